@@ -57,9 +57,8 @@ pub(crate) fn sections() -> String {
 }
 
 /// The end of every other page.
-pub(crate) fn see_also() -> String {
-    ".SH \"EXIT STATUS\"\nAs in \\fBonus\\fR(1), which also names the environment and the files.\n".to_owned()
-}
+pub(crate) const SEE_ALSO: &str =
+    ".SH \"EXIT STATUS\"\nAs in \\fBonus\\fR(1), which also names the environment and the files.\n";
 
 fn section(title: &str, entries: &[(String, String)]) -> String {
     let mut text = format!(".SH \"{title}\"\n");

@@ -95,7 +95,7 @@ impl Host {
         if let Some(place) = &place {
             place.check_owner()?;
         }
-        let config = Config::load(shared_folder(&place, &folder), user_file(&env).as_deref(), &env)?;
+        let config = Config::load(shared_folder(&place, &folder), user_file().as_deref(), &env)?;
         Ok(Host { config, place, folder, as_actor })
     }
 
@@ -150,12 +150,12 @@ impl Host {
     /// What a person has to confirm first, if the repository itself names the project on a server.
     fn joining(&self, address: &Address) -> Option<Joining> {
         let (project, Source::File(file)) = self.config.get("project.name")? else { return None };
-        if project.is_empty() || user_file(&env).as_ref() == Some(file) {
+        if project.is_empty() || user_file().as_ref() == Some(file) {
             return None;
         }
         let common_dir = self.place.as_ref().and_then(|place| place.common_dir.as_deref());
         let clone = common_dir.or(file.parent()).unwrap_or(&self.folder);
-        Some(Joining::new(clone, state_folder(&env).as_deref(), address, project))
+        Some(Joining::new(clone, state_folder().as_deref(), address, project))
     }
 
     pub fn engine(&self, access: Access) -> Result<AnyEngine, Refusal> {

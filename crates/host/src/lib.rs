@@ -28,5 +28,5 @@ pub use host::{Host, end_orphan, env, target};
 pub use joining::Joining;
 pub use store_at::StoreAt;
 pub use strictness::Strictness;
-pub use worktree::Checkout;
+pub use worktree::{Checkout, marked};
 pub use worktrees::{attachment, own_branch, run_set_up, worktree_env};

@@ -110,7 +110,7 @@ impl Host {
 }
 
 /// The worktree's id by its mark, if it has one or can be given one.
-pub(crate) fn marked(place: &Place) -> Option<WorktreeId> {
+pub fn marked(place: &Place) -> Option<WorktreeId> {
     let now = clock::now();
     let fresh = || onus_engine::new_uid(now.wall_ms).to_string().replace('-', "");
     worktree_mark(place, fresh).map(|mark| by_mark(&now, &mark))

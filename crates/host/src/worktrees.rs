@@ -1,24 +1,21 @@
 //! Tasks' worktrees as configured here: where they are made, their set-up, and the leases that are worked on in them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use onus_core::command::Attachment;
 use onus_core::constraint::Constraint;
 use onus_core::ids::TaskRef;
 use onus_core::quote::{self, counted};
 use onus_core::refusal::{Code, Refusal, Step};
-use onus_core::scope::WorktreeId;
 use onus_core::task::{State, TaskBranch};
 use onus_dispatch::{Interrupts, Renewal, Watch};
 use onus_engine::{Notice, NoticeKind, TaskView};
-use onus_repo::Place;
 use onus_repo::approval::{Approvals, Definition};
 use onus_repo::worktrees::{Info, Linked, Making, NewWorktree, Worktrees, ports_of};
 
 use crate::Host;
 use crate::config::state_folder;
 use crate::gates::{Command, Live, outcome_in_words, run};
-use crate::host::env;
 use crate::worktree::marked;
 
 impl Host {
@@ -30,15 +27,10 @@ impl Host {
         })
     }
 
-    /// The user's state folder.
-    pub fn state_folder(&self) -> Option<PathBuf> {
-        state_folder(&env)
-    }
-
     /// The user's approvals of this repository's commands.
     pub fn approvals(&self) -> Result<Approvals, Refusal> {
-        let state = self.state_folder();
-        let state = state.ok_or_else(|| Refusal::usage("HOME is not set, so nothing can be approved"))?;
+        let state =
+            state_folder().ok_or_else(|| Refusal::usage("HOME is not set, so nothing can be approved"))?;
         let clone = self.place.as_ref().and_then(|place| place.common_dir.as_deref());
         Approvals::of(&state, clone.unwrap_or(&self.folder))
     }
@@ -93,7 +85,7 @@ impl Host {
             root,
             target: settings.target,
             fetch: fetch || settings.fetch,
-            state: self.state_folder(),
+            state: state_folder(),
         };
         Ok((worktrees, new))
     }
@@ -111,7 +103,7 @@ impl Host {
         }
         match info.port_base {
             Some(base) => Some(base),
-            None => ports_of(&self.state_folder()?, git_dir).ok().flatten(),
+            None => ports_of(&state_folder()?, git_dir).ok().flatten(),
         }
     }
 
@@ -132,11 +124,6 @@ impl Host {
         let worktrees = self.place.as_ref().and_then(|place| Worktrees::of(place).ok().flatten());
         let path = worktrees.and_then(|worktrees| worktrees.of_task(&task.uid));
         TaskView { worktree: path.map(|path| path.to_string_lossy().into_owned()), ..task }
-    }
-
-    /// The id of a worktree, by its mark.
-    pub fn id_of(place: &Place) -> Option<WorktreeId> {
-        marked(place)
     }
 }
 

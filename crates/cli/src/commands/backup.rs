@@ -1,4 +1,4 @@
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use onus_core::refusal::{Refusal, Step};
 use onus_store::{Access, Store as _, StoreError};
@@ -18,7 +18,9 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let mut engine = context.host.engine(Access::Read)?;
     let copied = shown("pages", context.out.json, |progress| engine.store().backup(&args.file, progress));
-    match (copied, missing_folder(&args.file)) {
+    let folder = args.file.parent();
+    let missing = folder.filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir());
+    match (copied, missing) {
         (Err(StoreError::Exists(file)), _) => {
             return Err(Refusal::usage(format!("{} exists: name a new file", file.display())));
         }
@@ -32,9 +34,4 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let value = json!({ "file": path_text(&args.file) });
     context.out.show(value, &[], || format!("copied the store to {}", path_line(&args.file)));
     Ok(())
-}
-
-/// The folder of a file, if it does not exist.
-fn missing_folder(file: &Path) -> Option<&Path> {
-    file.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
 }

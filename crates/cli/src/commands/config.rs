@@ -1,7 +1,6 @@
 use onus_core::refusal::{Code, Refusal};
 use onus_engine::Notice;
 use onus_host::config::{self, Edited, IntakeChannel, KEYS, Key, Owner, Source, TABLES, user_file};
-use onus_host::env;
 use serde_json::{Value, json};
 
 use crate::args::AnyOf;
@@ -271,7 +270,7 @@ fn edit(context: &Context, name: &str, edited: &Edited) -> super::Result {
 
 fn files(context: &Context) -> super::Result {
     let shared = context.host.place.as_ref().map(|place| place.root.join("onus.toml"));
-    let user = user_file(&env);
+    let user = user_file();
     if context.out.json {
         context.out.document(
             json!({ "repository": shared.as_deref().map(path_text), "user": user.as_deref().map(path_text) }),

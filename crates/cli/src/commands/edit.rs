@@ -163,7 +163,9 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         if_version: args.if_version.map(Version),
     };
     let nothing = Edit { if_version: edit.if_version, ..Edit::default() };
-    if edit == nothing && is_at_terminal(context) {
+    let is_at_terminal =
+        || !context.out.json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if edit == nothing && is_at_terminal() {
         return in_editor(context, args.target, edit.if_version, &args.force, args.key);
     }
     if edit == nothing {
@@ -178,10 +180,6 @@ fn parsed_or_cleared<T>(
     parse: impl FnOnce(&str) -> Result<T, Refusal>,
 ) -> Result<Option<Option<T>>, Refusal> {
     text.map(|text| if text.is_empty() { Ok(None) } else { parse(&text).map(Some) }).transpose()
-}
-
-fn is_at_terminal(context: &Context) -> bool {
-    !context.out.json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
 /// Edits title and body in the user's editor. A change that somebody else makes meanwhile is not overwritten.

@@ -41,7 +41,7 @@ fn page(command: &clap::Command, is_main: bool) -> std::io::Result<(String, Stri
     let mut page = Vec::new();
     man.render(&mut page)?;
     let mut page = String::from_utf8_lossy(&page).into_owned();
-    page.push_str(&if is_main { manual::sections() } else { manual::see_also() });
+    page.push_str(&if is_main { manual::sections() } else { manual::SEE_ALSO.to_owned() });
     Ok((man.get_filename(), page))
 }
 

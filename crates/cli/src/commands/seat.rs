@@ -101,12 +101,6 @@ struct TokenArg {
     token: Option<u64>,
 }
 
-impl TokenArg {
-    fn token(&self) -> Option<Token> {
-        self.token.map(Token)
-    }
-}
-
 #[derive(clap::Args, Debug)]
 pub(crate) struct Renew {
     /// The seat
@@ -184,11 +178,11 @@ pub(crate) fn run(context: &Context, action: Option<Action>) -> super::Result {
         Action::Take(take) => run_take(context, take),
         Action::Renew(Renew { seat, ttl, token, key }) => {
             let command = Command::OnSeat { seat, act: SeatAct::Renew { ttl_ms: ttl }, force: None };
-            print_lease(context, &context.run_presenting(token.token(), command, key.key)?)
+            print_lease(context, &context.run_presenting(token.token.map(Token), command, key.key)?)
         }
         Action::Release(Release { seat, token, key }) => {
             let command = Command::OnSeat { seat, act: SeatAct::Release, force: None };
-            let reply = context.run_presenting(token.token(), command, key.key)?;
+            let reply = context.run_presenting(token.token.map(Token), command, key.key)?;
             print(context, &reply, |seat| format!("seat {} is free", escape_line(&seat.name)))
         }
         Action::Takeover(Takeover { seat, reason, terms, force, link, key }) => {
@@ -222,7 +216,7 @@ fn run_take(context: &Context, args: Take) -> super::Result {
 fn run_check(context: &Context, args: &Check) -> super::Result {
     let mut engine = context.host.engine(Access::Read)?;
     let mut identity = context.host.identity(&mut engine)?;
-    if let Some(token) = args.token.token() {
+    if let Some(token) = args.token.token.map(Token) {
         identity.token = Some((None, token));
     }
     let looked = engine.check_seat(&identity, &args.seat)?;
@@ -263,7 +257,7 @@ fn run_redact(context: &Context, args: Redact) -> super::Result {
         SeatAct::Redact { version: Version(args.version), fields: vec![Field::Reason], reason: args.reason };
     let command = Command::OnSeat { seat: args.seat, act, force };
     super::redact::erase(context, command, args.key.key, |reply| {
-        let seat = seat_of(reply)?;
+        let Answer::Seat { seat, .. } = &reply.answer else { return Err(super::unexpected()) };
         let said = format!("seat {}: the text of event {} is erased", escape_line(&seat.name), args.version);
         Ok((json!(seat), said))
     })
@@ -278,13 +272,6 @@ fn held(seat: &SeatView, how: &str) -> String {
     let lease = seat.lease.as_ref();
     let left = lease.map(super::claim::left).unwrap_or_default();
     format!("seat {} {how} (token {}{left})", escape_line(&seat.name), seat.token)
-}
-
-fn seat_of(reply: &Reply) -> Result<&SeatView, Refusal> {
-    match &reply.answer {
-        Answer::Seat { seat, .. } => Ok(seat),
-        _ => Err(super::unexpected()),
-    }
 }
 
 fn print(context: &Context, reply: &Reply, prose: impl FnOnce(&SeatView) -> String) -> super::Result {

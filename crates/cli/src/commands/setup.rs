@@ -119,7 +119,7 @@ fn setup_env(context: &Context, level: Level) -> Result<SetupEnv<'static>, Refus
             .or_else(|| folder_of(&context.host.place.as_ref()?.store))
             .unwrap_or_else(|| root.join(".onus"))
             .join("setup"),
-        Level::User => state_folder(&env)
+        Level::User => state_folder()
             .ok_or_else(|| Refusal::usage("HOME is not set, so there is no user configuration"))?
             .join("setup"),
     };

@@ -202,7 +202,7 @@ fn edit(
             edit_at(&file, Layer::Repository(root), &bounds, 0o644, change)
         }
         Owner::User => {
-            let file = user_file(&crate::env).ok_or_else(|| {
+            let file = user_file().ok_or_else(|| {
                 Refusal::usage("there is no place for a user's file: neither XDG_CONFIG_HOME nor HOME is set")
             })?;
             edit_at(&file, Layer::User(&file), &Bounds::Own, 0o600, change)

@@ -257,20 +257,17 @@ impl Config {
         &self.tables.gates
     }
 
-    /// The project's settings for a channel of intake.
-    pub fn intake(&self, channel: &str) -> Option<&IntakeChannel> {
-        self.tables.intake.get(channel)
-    }
-
     /// The mapper for what a channel delivers (None for plain text with a separate reference), and whether its asks are trusted.
     pub fn channel<'a>(&'a self, name: &'a str) -> Result<(Option<Mapper<'a>>, bool), Refusal> {
-        let table = self.intake(name);
+        let table = self.tables.intake.get(name);
         let trusted = table.is_some_and(|table| table.trust);
         match (Channel::named(name), table.and_then(|table| table.paths.as_ref())) {
             (Some(channel), _) => Ok((Mapper::of(channel), trusted)),
             (None, Some(paths)) => Ok((Some(Mapper::Paths(name, paths)), trusted)),
             (None, None) => {
-                let known = Channel::ALL.iter().map(|channel| channel.as_str()).chain(self.own_channels());
+                let own = self.tables.intake.iter().filter(|(_, channel)| channel.paths.is_some());
+                let known = Channel::ALL.iter().map(|channel| channel.as_str());
+                let known = known.chain(own.map(|(name, _)| name.as_str()));
                 Err(Refusal::usage(format!(
                     "unknown channel '{}': use one of {}, or define it in {SHARED_FILE}, as [intake.NAME] with reference and title",
                     shortened(name),
@@ -278,12 +275,6 @@ impl Config {
                 )))
             }
         }
-    }
-
-    /// The channels that the project added to the built-in ones.
-    pub fn own_channels(&self) -> impl Iterator<Item = &str> {
-        let own = self.tables.intake.iter().filter(|(_, channel)| channel.paths.is_some());
-        own.map(|(name, _)| name.as_str())
     }
 
     fn text(&self, name: &str) -> &str {

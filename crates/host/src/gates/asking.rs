@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use onus_core::command::{Act, Command, Terms};
+use onus_core::command::{Act, Command};
 use onus_core::gate::{ChangedBy, Demand, Gate, GateKey, GateKind, Stage, TreeId};
 use onus_core::ids::{TaskRef, shortened};
 use onus_core::refusal::{Code, Refusal, Step};
@@ -187,10 +187,15 @@ impl Host {
         identity: &Identity,
         mut command: Command,
     ) -> Command {
+        let gates = self.config.gates();
         match &mut command {
             Command::OnTask { act: Act::Claim(terms) | Act::Takeover(terms), .. }
-            | Command::ClaimNext(terms) => self.ask_before(terms),
-            Command::OnTask { act: Act::Edit(edit), .. } => edit.defined = self.config.gates().to_vec(),
+            | Command::ClaimNext(terms)
+                if !gates.is_empty() =>
+            {
+                terms.demand = Some(at_stage(gates, Stage::Before));
+            }
+            Command::OnTask { act: Act::Edit(edit), .. } => edit.defined = gates.to_vec(),
             Command::OnTask { task, act: Act::Move { verb, demand, .. }, .. }
                 if matches!(verb, Verb::Done | Verb::Submit | Verb::Approve) =>
             {
@@ -199,13 +204,6 @@ impl Host {
             _ => {}
         }
         command
-    }
-
-    fn ask_before(&self, terms: &mut Terms) {
-        let all = self.config.gates();
-        if !all.is_empty() {
-            terms.demand = Some(at_stage(all, Stage::Before));
-        }
     }
 
     /// What a task has to pass to be done, submitted or approved. Approving is the review itself; submitting asks for judges, so only

@@ -17,6 +17,7 @@ use onus_store::Store;
 
 use super::logs::Logs;
 use crate::Host;
+use crate::config::state_folder;
 use crate::host::on_task;
 
 /// How long a command may take to end when it is stopped.
@@ -272,7 +273,7 @@ impl Host {
     /// The logs of this clone's gates: beside its store, or in the user's state folder.
     fn gate_logs(&self) -> Option<Logs> {
         let common = self.place.as_ref().and_then(|place| place.common_dir.as_ref());
-        let folder = common.map(|common| common.join("onus")).or_else(|| self.state_folder())?;
+        let folder = common.map(|common| common.join("onus")).or_else(state_folder)?;
         Some(Logs::at(folder.join("gates")))
     }
 

@@ -66,7 +66,8 @@ impl Landings<'_> {
                 continue;
             }
             let target = self.target_of(&candidate);
-            let Ok(tip) = self.tip_commit(&target) else { continue };
+            let newest = self.lander.worktrees().target(Some(&target), false);
+            let Ok(tip) = newest.and_then(|newest| newest.commit.parse()) else { continue };
             // A branch without a commit of its own would count as contained in any target.
             if candidate.has_commits() && self.lander.is_landed(&candidate.head, &tip).map_err(refused)? {
                 self.found(&candidate, &target, &tip)?;
@@ -79,11 +80,6 @@ impl Landings<'_> {
     /// The target of a task's branch.
     pub fn target_of(&self, candidate: &Candidate) -> String {
         candidate.of.task.branch.as_ref().map_or_else(|| self.target.clone(), |own| own.target.clone())
-    }
-
-    /// The newest known commit of a target.
-    fn tip_commit(&self, target: &str) -> Result<CommitId, Refusal> {
-        self.lander.worktrees().target(Some(target), false)?.commit.parse()
     }
 
     /// Records that a task's changes are in the target.

@@ -68,12 +68,10 @@ pub(super) fn run(name: &str, args: &[OsString]) -> u8 {
     let Some(place) = host.place.clone().filter(|place| place.git_dir.is_some() && is_here(place)) else {
         return 0;
     };
-    let call = GitHook {
-        host: &host,
-        place: &place,
-        checkout: host.checkout(&host_root(&place)),
-        is_asked: Cell::new(false),
-    };
+    // The root that this checkout's files are named from.
+    let root = onus_repo::calls::home(&place).map_or_else(|| place.root.clone(), |(root, _)| root);
+    let checkout = host.checkout(&root);
+    let call = GitHook { host: &host, place: &place, checkout, is_asked: Cell::new(false) };
     let message = args.first().map(Path::new);
     let outcome = match hook {
         Hook::PrepareCommitMsg => call.judge_picked(message),
@@ -125,11 +123,6 @@ fn is_here(place: &Place) -> bool {
     let Some(named) = std::env::var_os("GIT_DIR").filter(|dir| !dir.is_empty()) else { return true };
     let named = Path::new(&named).canonicalize();
     named.is_ok_and(|named| place.git_dir.as_ref().and_then(|dir| dir.canonicalize().ok()) == Some(named))
-}
-
-/// The root that this checkout's files are named from.
-fn host_root(place: &Place) -> PathBuf {
-    onus_repo::calls::home(place).map_or_else(|| place.root.clone(), |(root, _)| root)
 }
 
 fn told_file(place: &Place) -> PathBuf {

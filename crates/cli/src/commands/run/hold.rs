@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use onus_core::actor::{InstanceId, KnownBy};
+use onus_core::actor::KnownBy;
 use onus_core::command::{Act, Command, Terms};
 use onus_core::event::Body;
 use onus_core::ids::{TaskRef, Token};
@@ -35,7 +35,7 @@ pub(super) struct Hold {
     store: StoreAt,
     wait: Duration,
     policy: Policy,
-    identity: Identity,
+    pub(super) identity: Identity,
     task: TaskRef,
     pub(super) id: String,
     pub(super) token: u64,
@@ -100,10 +100,6 @@ impl Hold {
         hold.renew_every = renew_every(lease);
         hold.trusted_until = trusted_for(lease).map(|trusted_for| asked + trusted_for);
         Ok((hold, reply))
-    }
-
-    pub(super) fn instance(&self) -> &InstanceId {
-        &self.identity.instance
     }
 
     /// The environment the command needs to act under this lease.

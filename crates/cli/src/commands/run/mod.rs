@@ -373,7 +373,7 @@ fn answer(
     if context.out.json {
         let mut document = json!({
             "task": task, "outcome": ended.outcome, "exit_code": code,
-            "instance": hold.instance().as_str(), "token": hold.token,
+            "instance": hold.identity.instance.as_str(), "token": hold.token,
         });
         if let Some(error) = &ended.error {
             document["error"] = json!(wording::refusal(error));

@@ -6,7 +6,7 @@ use std::path::Path;
 use onus_core::refusal::{OnWorktree, Refusal, Step};
 use onus_core::time::rfc3339;
 use onus_engine::{ConflictView, ForecastView, LeaseView};
-use onus_host::Host;
+use onus_host::marked;
 use onus_repo::landing::Behind;
 use onus_repo::worktrees::{DiskUse, Journal, Linked, State, Target, Worktrees};
 use onus_store::Access;
@@ -52,7 +52,7 @@ pub(crate) fn leases(context: &Context) -> Result<Vec<LeaseView>, Refusal> {
 }
 
 pub(crate) fn holders(leases: &[LeaseView], linked: &Linked) -> Vec<(String, String)> {
-    let id = linked.place().as_ref().and_then(Host::id_of).map(|id| id.to_string());
+    let id = linked.place().as_ref().and_then(marked).map(|id| id.to_string());
     let path = path_text(&linked.path);
     let here = leases.iter().filter(|lease| match (&lease.worktree_id, &id) {
         (Some(theirs), Some(id)) => theirs == id,
