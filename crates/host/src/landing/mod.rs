@@ -43,7 +43,7 @@ use onus_core::task::{State, TaskBranch};
 use onus_engine::{AnyEngine, Identity, Landable, Notice};
 use onus_os::clock;
 use onus_repo::landing::{Error, Lander, Tidying, no_branch};
-use onus_store::{Access, Store as _, Watch};
+use onus_store::Access;
 
 use crate::Host;
 use crate::config::LandSettings;
@@ -58,14 +58,14 @@ pub struct Landings<'h> {
     settings: LandSettings,
     pub target: String,
     pub style: LandStyle,
-    engine: AnyEngine,
-    identity: Identity,
+    pub engine: AnyEngine,
+    pub identity: Identity,
     /// The folder for scratch worktrees.
     root: PathBuf,
-    /// A person's override of gates.
-    force: Option<Force>,
+    /// A person's override of gates, which is recorded.
+    pub force: Option<Force>,
     /// Whether to keep the worktrees and branches of landed tasks.
-    keeps: bool,
+    pub keeps: bool,
     /// Notes of what to remove after landing, by task.
     tidying: Vec<(String, Tidying)>,
 }
@@ -114,21 +114,8 @@ impl Candidate {
 }
 
 impl<'h> Landings<'h> {
-    /// `onto`: a target to use instead of the task's own or the configured one.
-    pub fn new(
-        host: &'h Host,
-        onto: Option<&str>,
-        style: Option<LandStyle>,
-    ) -> Result<Landings<'h>, Refusal> {
-        Landings::of(host, None, onto, style)
-    }
-
-    /// For git's hooks after a merge: in the name of `by`, only records what landed elsewhere.
-    pub fn recognising(host: &'h Host, by: Identity) -> Result<Landings<'h>, Refusal> {
-        Landings::of(host, Some(by), None, None)
-    }
-
-    fn of(
+    /// In the name of the caller, unless of `identity`. `onto`: a target to use instead of the task's own or the configured one.
+    pub fn of(
         host: &'h Host,
         identity: Option<Identity>,
         onto: Option<&str>,
@@ -167,16 +154,6 @@ impl<'h> Landings<'h> {
         })
     }
 
-    /// Skips gates by a person's override, which is recorded.
-    pub fn forcing(self, force: Option<Force>) -> Self {
-        Landings { force, ..self }
-    }
-
-    /// Whether to keep the worktrees and branches of landed tasks.
-    pub fn keeping(self, keeps: bool) -> Self {
-        Landings { keeps, ..self }
-    }
-
     /// Deletes the notes of what to remove, once that is done.
     pub fn tidied(&mut self) {
         self.tidying.drain(..).for_each(|(_, tidying)| tidying.done());
@@ -187,24 +164,6 @@ impl<'h> Landings<'h> {
         self.lander.worktrees().remove_scratches()?;
         let identity = self.identity.clone();
         self.engine.settle_all(&identity)
-    }
-
-    /// Whether no landing is unsettled.
-    pub fn is_settled(&mut self) -> Result<bool, Refusal> {
-        Ok(self.engine.unsettled()?.is_empty())
-    }
-
-    /// Watches for commits of others to the store.
-    pub fn watch(&mut self) -> Result<Box<dyn Watch>, Refusal> {
-        Ok(self.engine.store().watch()?)
-    }
-
-    pub fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    pub fn engine(&mut self) -> &mut AnyEngine {
-        &mut self.engine
     }
 
     pub fn remote(&self) -> Option<&str> {

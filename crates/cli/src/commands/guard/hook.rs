@@ -458,7 +458,7 @@ impl GitHook<'_> {
         }
         let Ok(Some(by)) = self.host.committer(&mut engine) else { return Ok(()) };
         drop(engine);
-        let Ok(mut landings) = Landings::recognising(self.host, by) else { return Ok(()) };
+        let Ok(mut landings) = Landings::of(self.host, Some(by), None, None) else { return Ok(()) };
         for (id, commit) in landings.recognise().unwrap_or_default() {
             note(&format!(
                 "onus: {id} has landed: its changes are in {} at {}",

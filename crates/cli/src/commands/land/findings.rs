@@ -98,7 +98,7 @@ fn mend(
             found.fixed.push(format!("{gone} scratch worktrees, left by landings that were interrupted"))
         }
     }
-    if let Ok(mut landings) = Landings::new(&context.host, None, None)
+    if let Ok(mut landings) = Landings::of(&context.host, None, None, None)
         && let Ok(landed) = landings.recognise()
     {
         found.fixed.extend(landed.into_iter().map(|(id, commit)| {

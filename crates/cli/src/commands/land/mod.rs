@@ -17,7 +17,7 @@ use onus_dispatch::Interrupts;
 use onus_host::landing::{Candidate, Landings, Report, Running, Seated, Until};
 use onus_host::target;
 use onus_repo::landing::Lander;
-use onus_store::{Access, Watch, Woken};
+use onus_store::{Access, Store as _, Watch, Woken};
 use serde_json::json;
 use tidy::Tidied;
 
@@ -125,8 +125,10 @@ fn resume(context: &Context) {
 }
 
 fn landings<'h>(context: &'h Context, args: &Args) -> Result<Landings<'h>, Refusal> {
-    let landings = Landings::new(&context.host, args.onto.as_deref(), args.style())?;
-    Ok(landings.forcing(args.force.force()).keeping(args.keep))
+    let mut landings = Landings::of(&context.host, None, args.onto.as_deref(), args.style())?;
+    landings.force = args.force.force();
+    landings.keeps = args.keep;
+    Ok(landings)
 }
 
 /// The lander for a task's target, and the task as a candidate.
@@ -155,7 +157,7 @@ fn one(context: &Context, args: &Args, named: Option<&TaskRef>) -> super::ExitCo
     let id = candidate.id().to_owned();
     let message = args.message.clone().map(text_or_stdin).transpose()?;
     let is_held = candidate.state() == State::InProgress;
-    let is_mine = candidate.holder().is_none_or(|holder| holder == landings.identity().actor.to_string());
+    let is_mine = candidate.holder().is_none_or(|holder| holder == landings.identity.actor.to_string());
     let finish = (is_held && is_mine && !args.check).then(|| finishing(&id, message)).transpose()?;
     if let Some(finish) = finish.clone() {
         // A task that cannot be finished must not land, so this is checked before anything is merged or run.
@@ -230,7 +232,7 @@ fn tidy(context: &Context, args: &Args, landings: &mut Landings<'_>, report: &Re
         false => tidy::tidy(context, &lander, report),
     };
     landings.tidied();
-    tidy::tidy_leftovers(context, &lander, landings.engine(), &mut tidied);
+    tidy::tidy_leftovers(context, &lander, &mut landings.engine, &mut tidied);
     tidied
 }
 
@@ -284,7 +286,7 @@ fn queue(context: &Context, args: &Args) -> super::ExitCode {
         return check_queue(context, &mut landings);
     }
     let mut watch = match args.watch {
-        true => Some(landings.watch()?),
+        true => Some(landings.engine.store().watch()?),
         false => None,
     };
     let mut in_vain = 0;
@@ -362,7 +364,7 @@ fn nothing(args: &Args, landings: &Landings<'_>) -> super::ExitCode {
 
 /// Lands what waits now, if anything does.
 fn land_waiting(context: &Context, args: &Args, landings: &mut Landings<'_>) -> super::ExitCode {
-    if landings.queued()?.is_empty() && landings.is_settled()? {
+    if landings.queued()?.is_empty() && landings.engine.unsettled()?.is_empty() {
         return nothing(args, landings);
     }
     let seated = take_seat(landings, args.patience())?;
