@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, StringValueParser, TypedValueParser};
 
 use onus_core::actor::ActorName;
 use onus_core::command::{Act, Command, Force, Schedule};
@@ -132,27 +132,6 @@ impl PassOn {
         let force = force_of(self.force, Some(&self.reason), self.link.as_ref());
         let task = onus_host::target(self.target.task)?;
         Ok((Command::OnTask { task, act: act(self.to, self.reason), force }, self.key.key))
-    }
-}
-
-/// Accepts any text, because an unknown word is refused where it is looked up; offers the known words to completions.
-#[derive(Clone, Debug)]
-pub(crate) struct AnyOf(pub(crate) fn() -> Vec<&'static str>);
-
-impl TypedValueParser for AnyOf {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &std::ffi::OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new((self.0)().into_iter().map(PossibleValue::new)))
     }
 }
 

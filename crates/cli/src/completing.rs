@@ -11,6 +11,7 @@ use onus_core::refusal::Refusal;
 use onus_core::task::{Priority, State, TaskType};
 use onus_host::Host;
 use onus_host::config::KEYS;
+use onus_intake::Channel;
 use onus_store::Filter;
 
 use crate::cli::Cli;
@@ -197,9 +198,9 @@ fn values(
         "0..3" => plain(&mut ["0", "1", "2", "3"].into_iter()),
         "MODE" => plain(&mut ["exclusive", "shared"].into_iter()),
         // A configuration key. The idempotency key of `--key` cannot be guessed.
-        "KEY" if arg.is_positional() => {
-            KEYS.iter().map(|key| (key.name.to_owned(), key.about.to_owned())).collect()
-        }
+        "KEY" if arg.is_positional() => plain(&mut KEYS.iter().map(|key| key.name)),
+        // A project may have channels of its own.
+        "CHANNEL" => plain(&mut Channel::ALL.iter().map(|channel| channel.as_str())),
         "COMMAND" if command.get_name() == "help" => {
             let root = Cli::command();
             let shown = root.get_subcommands().filter(|sub| !sub.is_hide_set());

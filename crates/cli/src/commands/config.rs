@@ -3,7 +3,6 @@ use onus_engine::Notice;
 use onus_host::config::{self, Edited, IntakeChannel, KEYS, Key, Owner, Source, TABLES, user_file};
 use serde_json::{Value, json};
 
-use crate::args::AnyOf;
 use crate::context::Context;
 use crate::output::{escape_line, path_line, path_text};
 use crate::wrap::wrapped;
@@ -19,7 +18,6 @@ pub(crate) enum Verb {
     /// Print one value
     Get {
         /// The key, such as lease.ttl or area.auth
-        #[arg(value_parser = AnyOf(keys), hide_possible_values = true)]
         key: String,
     },
     /// Set a key in the repository's onus.toml, or in your own file
@@ -27,7 +25,6 @@ pub(crate) enum Verb {
     /// Comments and order stay. The value is checked first; nothing is written that could not be read again.
     Set {
         /// The key, such as lease.ttl or area.auth.paths
-        #[arg(value_parser = AnyOf(keys), hide_possible_values = true)]
         key: String,
         /// The value; for a list, its items
         #[arg(value_name = "VALUE", required = true)]
@@ -39,7 +36,6 @@ pub(crate) enum Verb {
     /// Remove a key from the repository's onus.toml, or from your own file
     Unset {
         /// The key, such as lease.ttl or area.auth
-        #[arg(value_parser = AnyOf(keys), hide_possible_values = true)]
         key: String,
         /// From your own file instead of the repository's
         #[arg(long)]
@@ -47,11 +43,6 @@ pub(crate) enum Verb {
     },
     /// List the files that are read
     Files,
-}
-
-/// The keys for completions. An unknown key is refused elsewhere, with the nearest one.
-fn keys() -> Vec<&'static str> {
-    KEYS.iter().map(|key| key.name).collect()
 }
 
 pub(crate) fn run(context: &Context, verb: Option<Verb>) -> super::Result {

@@ -9,7 +9,7 @@ use onus_repo::name_of;
 use onus_store::Access;
 use serde_json::{Value, json};
 
-use crate::args::{AnyOf, Key};
+use crate::args::Key;
 use crate::context::Context;
 use crate::lines::{Line, Lines};
 use crate::output::{Output, escape_line};
@@ -35,7 +35,7 @@ use crate::wording;
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// cli, stdin, file, mail, github, gitlab, jira, chat, or a channel of onus.toml
-    #[arg(value_name = "CHANNEL", value_parser = AnyOf(channels), hide_possible_values = true)]
+    #[arg(value_name = "CHANNEL")]
     channel: String,
     /// The title for cli, else the file to read; default: standard input (-)
     #[arg(value_name = "TITLE|FILE")]
@@ -64,11 +64,6 @@ pub(crate) struct Args {
     dry_run: bool,
     #[command(flatten)]
     key: Key,
-}
-
-/// The built-in channels, for completions; a project may have channels of its own.
-fn channels() -> Vec<&'static str> {
-    Channel::ALL.iter().map(|channel| channel.as_str()).collect()
 }
 
 /// How the asks of a channel become tasks in this project.
