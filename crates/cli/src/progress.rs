@@ -15,48 +15,19 @@ pub(crate) fn shown<T>(
     json: bool,
     work: impl FnOnce(&mut dyn FnMut(Progress)) -> T,
 ) -> T {
-    let mut bar = Bar::new(what, json);
-    let outcome = work(&mut |progress| bar.at(progress));
-    bar.end();
-    outcome
-}
-
-struct Bar {
-    what: &'static str,
-    shown: bool,
-    watched: bool,
-    next: Instant,
-}
-
-impl Bar {
-    fn new(what: &'static str, json: bool) -> Bar {
-        Bar {
-            what,
-            shown: false,
-            watched: !json && std::io::stderr().is_terminal(),
-            next: Instant::now() + FIRST,
-        }
-    }
-
-    fn at(&mut self, progress: Progress) {
-        if !self.watched || Instant::now() < self.next {
+    let is_watched = !json && std::io::stderr().is_terminal();
+    let (mut next, mut is_shown) = (Instant::now() + FIRST, false);
+    let outcome = work(&mut |Progress { done, total }| {
+        if !is_watched || Instant::now() < next {
             return;
         }
-        self.next = Instant::now() + EVERY;
-        self.shown = true;
-        let percent = (progress.done * 100).checked_div(progress.total).unwrap_or(100);
-        let _ = write!(
-            std::io::stderr().lock(),
-            "\r{percent:>3} %  {} of {} {}",
-            progress.done,
-            progress.total,
-            self.what
-        );
+        next = Instant::now() + EVERY;
+        is_shown = true;
+        let percent = (done * 100).checked_div(total).unwrap_or(100);
+        let _ = write!(std::io::stderr().lock(), "\r{percent:>3} %  {done} of {total} {what}");
+    });
+    if is_shown {
+        let _ = write!(std::io::stderr().lock(), "\r\u{1b}[K");
     }
-
-    fn end(&mut self) {
-        if self.shown {
-            let _ = write!(std::io::stderr().lock(), "\r\u{1b}[K");
-        }
-    }
+    outcome
 }
