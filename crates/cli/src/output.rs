@@ -135,10 +135,15 @@ impl Output {
 
     /// Prints an answer: a document for programs, prose for people, with its notices.
     pub(crate) fn show(&self, value: impl Serialize, notices: &[Notice], prose: impl FnOnce() -> String) {
+        self.document_or(value, notices, || self.prose(&prose()));
+    }
+
+    /// Prints an answer: a document for programs, for people what `tell` prints, with its notices.
+    pub(crate) fn document_or(&self, value: impl Serialize, notices: &[Notice], tell: impl FnOnce()) {
         if self.json {
             return self.document(value, notices);
         }
-        self.prose(&prose());
+        tell();
         self.notices(notices);
     }
 

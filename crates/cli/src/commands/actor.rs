@@ -73,14 +73,12 @@ fn aliases(names: &[String], separator: &str) -> String {
 
 fn list(context: &Context) -> super::Result {
     let actors = context.host.engine(onus_store::Access::Read)?.actors()?;
-    if context.out.json {
-        context.out.document(json!({ "actors": actors }), &[]);
-        return Ok(());
-    }
-    let width = actors.iter().map(|actor| actor.name.to_string().len()).max().unwrap_or_default();
-    for actor in actors {
-        let aliases = aliases(&actor.aliases, " ");
-        context.out.line(&format!("{:width$}  tier {}{aliases}", actor.name.to_string(), actor.tier));
-    }
+    context.out.document_or(json!({ "actors": actors }), &[], || {
+        let width = actors.iter().map(|actor| actor.name.to_string().len()).max().unwrap_or_default();
+        for actor in actors {
+            let aliases = aliases(&actor.aliases, " ");
+            context.out.line(&format!("{:width$}  tier {}{aliases}", actor.name.to_string(), actor.tier));
+        }
+    });
     Ok(())
 }

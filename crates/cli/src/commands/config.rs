@@ -216,11 +216,7 @@ fn get(context: &Context, name: &str) -> super::Result {
         };
         (structured(key, &value), source.to_string(), prose)
     };
-    if out.json {
-        out.document(json!({ "key": name, "value": value, "source": source }), &[]);
-    } else {
-        out.line(&prose);
-    }
+    out.document_or(json!({ "key": name, "value": value, "source": source }), &[], || out.line(&prose));
     Ok(())
 }
 
@@ -236,46 +232,40 @@ fn edit(context: &Context, name: &str, edited: &Edited) -> super::Result {
         }
         _ => Vec::new(),
     };
-    if context.out.json {
-        let document = json!({
-            "key": name, "value": edited.value, "file": file, "created": edited.created,
-        });
-        context.out.document(document, &notices);
-        return Ok(());
-    }
-    let said = match &edited.value {
-        Some(value) => {
-            let value = match value {
-                Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "),
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            format!("{name} = {} in {file}", escape_line(&value))
-        }
-        None => format!("{name} is no longer set in {file}"),
-    };
-    context.out.line(&escape_line(&said));
-    context.out.notices(&notices);
+    let document = json!({ "key": name, "value": edited.value, "file": file, "created": edited.created });
+    context.out.document_or(document, &notices, || {
+        let said = match &edited.value {
+            Some(value) => {
+                let value = match value {
+                    Value::Array(items) => {
+                        items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
+                    }
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                format!("{name} = {} in {file}", escape_line(&value))
+            }
+            None => format!("{name} is no longer set in {file}"),
+        };
+        context.out.line(&escape_line(&said));
+    });
     Ok(())
 }
 
 fn files(context: &Context) -> super::Result {
     let shared = context.host.place.as_ref().map(|place| place.root.join("onus.toml"));
     let user = user_file();
-    if context.out.json {
-        context.out.document(
-            json!({ "repository": shared.as_deref().map(path_text), "user": user.as_deref().map(path_text) }),
-            &[],
-        );
-        return Ok(());
-    }
-    for (name, file) in [("repository", shared), ("user", user)] {
-        let text = match &file {
-            Some(file) if file.exists() => path_line(file),
-            Some(file) => format!("{} (no such file)", path_line(file)),
-            None => "(none)".to_owned(),
-        };
-        context.out.line(&format!("{name:<11} {text}"));
-    }
+    let value =
+        json!({ "repository": shared.as_deref().map(path_text), "user": user.as_deref().map(path_text) });
+    context.out.document_or(value, &[], || {
+        for (name, file) in [("repository", shared), ("user", user)] {
+            let text = match &file {
+                Some(file) if file.exists() => path_line(file),
+                Some(file) => format!("{} (no such file)", path_line(file)),
+                None => "(none)".to_owned(),
+            };
+            context.out.line(&format!("{name:<11} {text}"));
+        }
+    });
     Ok(())
 }

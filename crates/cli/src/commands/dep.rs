@@ -64,20 +64,17 @@ fn list(context: &Context, of: Target) -> super::Result {
     let (mut engine, identity) = context.host.reader()?;
     let looked = engine.links(identity.as_ref(), target(of.task)?.as_ref())?;
     let (out, links) = (&context.out, &looked.value);
-    if out.json {
-        out.document(links, &looked.notices);
-        return Ok(());
-    }
-    let room = out
-        .width
-        .map_or(usize::MAX, |width| width.saturating_sub(links.id.len() + links.state.spoken().len() + 2));
-    let title = shortened(&escape_line(&links.title), room.max(12));
-    out.line(&format!("{} {} {title}", out.bold(&links.id), out.state(links.state)));
-    for (title, list) in [("needs", &links.needs), ("needed by", &links.needed_by)] {
-        out.line(&format!("\n{}", out.bold(title)));
-        out.line(&linked(out, list));
-    }
-    out.notices(&looked.notices);
+    out.document_or(links, &looked.notices, || {
+        let room = out.width.map_or(usize::MAX, |width| {
+            width.saturating_sub(links.id.len() + links.state.spoken().len() + 2)
+        });
+        let title = shortened(&escape_line(&links.title), room.max(12));
+        out.line(&format!("{} {} {title}", out.bold(&links.id), out.state(links.state)));
+        for (title, list) in [("needs", &links.needs), ("needed by", &links.needed_by)] {
+            out.line(&format!("\n{}", out.bold(title)));
+            out.line(&linked(out, list));
+        }
+    });
     Ok(())
 }
 

@@ -67,21 +67,19 @@ fn register(context: &Context, pid: Option<u32>, instance: Option<InstanceId>) -
 
 fn list(context: &Context) -> super::Result {
     let instances = context.host.engine(Access::Read)?.instances(200)?;
-    if context.out.json {
-        context.out.document(json!({ "instances": instances }), &[]);
-        return Ok(());
-    }
-    for instance in instances {
-        let process = match (&instance.process, instance.alive) {
-            (Some(process), Some(true)) => format!("process {} lives", process.pid),
-            (Some(process), Some(false)) => format!("process {} is gone", process.pid),
-            (Some(process), None) => format!("process {} cannot be seen from here", process.pid),
-            (None, _) => String::new(),
-        };
-        let (actor, name) = (&instance.actor, escape_line(&instance.instance));
-        context
-            .out
-            .line(format!("{actor}  {name}  seen {}  {process}", local_time(&instance.seen_at)).trim_end());
-    }
+    context.out.document_or(json!({ "instances": instances }), &[], || {
+        for instance in instances {
+            let process = match (&instance.process, instance.alive) {
+                (Some(process), Some(true)) => format!("process {} lives", process.pid),
+                (Some(process), Some(false)) => format!("process {} is gone", process.pid),
+                (Some(process), None) => format!("process {} cannot be seen from here", process.pid),
+                (None, _) => String::new(),
+            };
+            let (actor, name) = (&instance.actor, escape_line(&instance.instance));
+            context.out.line(
+                format!("{actor}  {name}  seen {}  {process}", local_time(&instance.seen_at)).trim_end(),
+            );
+        }
+    });
     Ok(())
 }

@@ -77,21 +77,19 @@ fn verify(context: &Context, files: &[PathBuf]) -> super::Result {
     let mut engine = context.host.engine(Access::Read)?;
     let seals = seals_to_compare(context, files)?;
     let verified = shown("events", context.out.json, |progress| engine.verify(&seals, progress))?;
-    if context.out.json {
-        context.out.document(&verified, &[]);
-        return Ok(());
-    }
-    context.out.line(&format!("{}: {}", context.out.good("OK"), intact(&verified)));
-    for seal in &verified.seals {
-        context.out.line(&format!("  agrees with {}", escape_line(seal)));
-    }
-    for erased in &verified.erased {
-        let why = erased.reason.as_deref().map(escape_line).unwrap_or_default();
-        context.out.line(&format!(
-            "  erased from {} by {}: the {} of event {}: {why}",
-            erased.task, erased.by, erased.field, erased.version
-        ));
-    }
+    context.out.document_or(&verified, &[], || {
+        context.out.line(&format!("{}: {}", context.out.good("OK"), intact(&verified)));
+        for seal in &verified.seals {
+            context.out.line(&format!("  agrees with {}", escape_line(seal)));
+        }
+        for erased in &verified.erased {
+            let why = erased.reason.as_deref().map(escape_line).unwrap_or_default();
+            context.out.line(&format!(
+                "  erased from {} by {}: the {} of event {}: {why}",
+                erased.task, erased.by, erased.field, erased.version
+            ));
+        }
+    });
     Ok(())
 }
 
@@ -162,28 +160,24 @@ fn rebuild(context: &Context) -> super::Result {
     let mut engine = context.host.engine(Access::Write)?;
     let rebuilt = shown("events", context.out.json, |progress| engine.store().rebuild(progress));
     let rebuilt = rebuilt.map_err(|error| named(&mut engine, error))?;
-    if context.out.json {
-        let changed: serde_json::Map<_, _> =
-            rebuilt.changed.iter().map(|(table, rows)| (table.clone(), json!(rows))).collect();
-        context.out.document(
-            json!({ "ok": true, "events": rebuilt.events, "tasks": rebuilt.tasks, "changed": changed }),
-            &[],
-        );
-        return Ok(());
-    }
-    context.out.line(&format!(
-        "rebuilt {} from {}",
-        counted(rebuilt.tasks, "task"),
-        counted(rebuilt.events, "event")
-    ));
-    match rebuilt.changed.as_slice() {
-        [] => context.out.line("every row was correct; nothing changed"),
-        changed => {
-            for (table, rows) in changed {
-                context.out.line(&format!("  repaired: {rows} of {table}"));
+    let changed: serde_json::Map<_, _> =
+        rebuilt.changed.iter().map(|(table, rows)| (table.clone(), json!(rows))).collect();
+    let value = json!({ "ok": true, "events": rebuilt.events, "tasks": rebuilt.tasks, "changed": changed });
+    context.out.document_or(value, &[], || {
+        context.out.line(&format!(
+            "rebuilt {} from {}",
+            counted(rebuilt.tasks, "task"),
+            counted(rebuilt.events, "event")
+        ));
+        match rebuilt.changed.as_slice() {
+            [] => context.out.line("every row was correct; nothing changed"),
+            changed => {
+                for (table, rows) in changed {
+                    context.out.line(&format!("  repaired: {rows} of {table}"));
+                }
             }
         }
-    }
+    });
     Ok(())
 }
 
@@ -333,22 +327,20 @@ fn seal(context: &Context, git: bool, sign: Option<Option<PathBuf>>, out: Option
         }
         return Err(refusal);
     }
-    if context.out.json {
-        let mut value = json!(header);
-        value["file"] = json!(path_text(&file));
-        value["signature"] = json!(signature.as_deref().map(path_text));
-        value["commit"] = json!(commit);
-        context.out.document(value, &[]);
-        return Ok(());
-    }
-    context.out.line(&format!("sealed {} streams, root {}", header.streams, header.root));
-    context.out.line(&format!("  in {}", path_line(&file)));
-    if let Some(signature) = signature {
-        context.out.line(&format!("  signed: {}", path_line(&signature)));
-    }
-    if let Some(commit) = commit {
-        context.out.line(&format!("  anchored in git: {SEALS} is {commit}"));
-    }
+    let mut value = json!(header);
+    value["file"] = json!(path_text(&file));
+    value["signature"] = json!(signature.as_deref().map(path_text));
+    value["commit"] = json!(commit);
+    context.out.document_or(value, &[], || {
+        context.out.line(&format!("sealed {} streams, root {}", header.streams, header.root));
+        context.out.line(&format!("  in {}", path_line(&file)));
+        if let Some(signature) = signature {
+            context.out.line(&format!("  signed: {}", path_line(&signature)));
+        }
+        if let Some(commit) = commit {
+            context.out.line(&format!("  anchored in git: {SEALS} is {commit}"));
+        }
+    });
     Ok(())
 }
 

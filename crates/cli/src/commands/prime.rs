@@ -36,11 +36,7 @@ pub(crate) fn run_without_context(json: bool, refusal: &Refusal) -> u8 {
 /// Agents read this, so hidden characters are made visible, in JSON too.
 fn print(out: &Output, text: &str) {
     let text = escape(text);
-    if out.json {
-        out.document(json!({ "primer": text }), &[]);
-    } else {
-        out.line(text.trim_end());
-    }
+    out.document_or(json!({ "primer": text }), &[], || out.line(text.trim_end()));
 }
 
 fn identity_text(refusal: &Refusal) -> String {

@@ -42,26 +42,23 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
     }
     let looked = engine.ready_explained(identity.as_ref(), args.page.limit, LEFT_OUT)?;
     let (out, explained) = (&context.out, &looked.value);
-    if out.json {
-        let left_out: Vec<_> = explained.left_out.iter().map(|why| why.worded(&wording::step)).collect();
-        let value = json!({ "tasks": explained.tasks, "left_out": left_out, "more": explained.more });
-        out.document(value, &looked.notices);
-        return Ok(0);
-    }
-    let mut lines = vec![out.bold("ready")];
-    lines.extend(explained.tasks.iter().map(|task| ranked(out, task)));
-    if explained.tasks.is_empty() {
-        lines.push(out.dim("  (none)"));
-    }
-    if !explained.left_out.is_empty() {
-        lines.extend([String::new(), out.bold("left out")]);
-        lines.extend(explained.left_out.iter().map(|why| left_out(out, why)));
-    }
-    if explained.more > 0 {
-        lines.push(out.dim(&format!("  and {} more: onus list, then onus why ID", explained.more)));
-    }
-    out.prose(&lines.join("\n"));
-    out.notices(&looked.notices);
+    let worded: Vec<_> = explained.left_out.iter().map(|why| why.worded(&wording::step)).collect();
+    let value = json!({ "tasks": explained.tasks, "left_out": worded, "more": explained.more });
+    out.show(value, &looked.notices, || {
+        let mut lines = vec![out.bold("ready")];
+        lines.extend(explained.tasks.iter().map(|task| ranked(out, task)));
+        if explained.tasks.is_empty() {
+            lines.push(out.dim("  (none)"));
+        }
+        if !explained.left_out.is_empty() {
+            lines.extend([String::new(), out.bold("left out")]);
+            lines.extend(explained.left_out.iter().map(|why| left_out(out, why)));
+        }
+        if explained.more > 0 {
+            lines.push(out.dim(&format!("  and {} more: onus list, then onus why ID", explained.more)));
+        }
+        lines.join("\n")
+    });
     Ok(0)
 }
 

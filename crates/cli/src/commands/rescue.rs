@@ -177,16 +177,11 @@ fn list(context: &Context, all: bool) -> super::Result {
         all || [RescueState::Kept, RescueState::Due].iter().any(|state| view.state == state.as_str())
     };
     looked.value.retain(is_shown);
-    if context.out.json {
-        context.out.document(json!({ "rescues": looked.value }), &looked.notices);
-        return Ok(());
-    }
-    if looked.value.is_empty() {
-        context.out.line(&context.out.dim("(none)"));
-    } else {
-        context.out.line(&Grid::of(COLUMNS, &looked.value).text(&context.out));
-    }
-    context.out.notices(&looked.notices);
+    let (out, rescues) = (&context.out, &looked.value);
+    out.document_or(json!({ "rescues": rescues }), &looked.notices, || match rescues.as_slice() {
+        [] => out.line(&out.dim("(none)")),
+        rescues => out.line(&Grid::of(COLUMNS, rescues).text(out)),
+    });
     Ok(())
 }
 

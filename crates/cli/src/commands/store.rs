@@ -66,19 +66,17 @@ fn migrate(context: &Context, address: Option<&str>) -> super::Result {
         return Err(Refusal::usage("nothing to do: onus updates the schema of a file when it opens it"));
     };
     let Migrated { found, schema, is_open } = PostgresStore::migrate(address)?;
-    if context.out.json {
-        let report =
-            json!({ "store": address.shown(), "found": found, "schema": schema, "open_to_all": is_open });
-        context.out.document(report, &[]);
-        return Ok(());
-    }
-    let when = if found == schema { "already" } else { "now" };
-    context.out.line(&format!("{} has schema {schema} {when}", escape_line(address.shown())));
-    if is_open {
-        context
-            .out
-            .line("any role of the server may connect to this database: onus doctor says how to change that");
-    }
+    let report =
+        json!({ "store": address.shown(), "found": found, "schema": schema, "open_to_all": is_open });
+    context.out.document_or(report, &[], || {
+        let when = if found == schema { "already" } else { "now" };
+        context.out.line(&format!("{} has schema {schema} {when}", escape_line(address.shown())));
+        if is_open {
+            context.out.line(
+                "any role of the server may connect to this database: onus doctor says how to change that",
+            );
+        }
+    });
     Ok(())
 }
 

@@ -44,18 +44,15 @@ pub(crate) fn run(context: &Context, _args: Args) -> super::Result {
         }
     };
     let yours = &status.value.yours;
-    if context.out.json {
-        let value = json!({
-            "actor": who.actor, "actor_because": actor_because,
-            "instance": who.instance, "instance_because": instance_because, "known_by": who.known_by(),
-            "process": process, "holds": yours, "seats": status.value.your_seats,
-        });
-        context.out.document(value, &status.notices);
-        return Ok(());
-    }
-    context.out.prose(&format!("{}: {actor_because}", who.actor));
-    context.out.prose(&format!("instance {}: {instance_because}", escape_line(who.instance.as_str())));
-    context.out.prose(&format!("holds {}", super::status::yours(&status.value)));
-    context.out.notices(&status.notices);
+    let value = json!({
+        "actor": who.actor, "actor_because": actor_because,
+        "instance": who.instance, "instance_because": instance_because, "known_by": who.known_by(),
+        "process": process, "holds": yours, "seats": status.value.your_seats,
+    });
+    context.out.document_or(value, &status.notices, || {
+        context.out.prose(&format!("{}: {actor_because}", who.actor));
+        context.out.prose(&format!("instance {}: {instance_because}", escape_line(who.instance.as_str())));
+        context.out.prose(&format!("holds {}", super::status::yours(&status.value)));
+    });
     Ok(())
 }

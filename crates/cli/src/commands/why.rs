@@ -22,15 +22,12 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
     let looked = engine.why(identity.as_ref(), target(args.target.task)?.as_ref())?;
     let all = context.host.forecast(&mut engine);
     let forecast = ForecastView { conflicts: all.of(|task, _| task == looked.value.id), ..all };
-    if context.out.json {
-        let mut value = json!(looked.value.worded(&wording::step));
-        value["forecast"] = json!(forecast);
-        context.out.document(value, &looked.notices);
-    } else {
+    let mut value = json!(looked.value.worded(&wording::step));
+    value["forecast"] = json!(forecast);
+    context.out.document_or(value, &looked.notices, || {
         context.out.prose(&prose(&context.out, &looked.value));
         render::forecast(&context.out, &forecast);
-        context.out.notices(&looked.notices);
-    }
+    });
     Ok(())
 }
 

@@ -112,16 +112,14 @@ pub(super) fn of_task(context: &Context, task: TaskRef) -> super::super::Result 
             "key": key, "title": null, "kind": null, "stage": null, "passed": false, "why": "unknown", "last": null,
         }));
     }
-    if out.json {
-        let tree = demands.iter().find_map(|(_, demand)| demand.tree.clone());
-        out.document(json!({ "task": task.view.id, "tree": tree, "gates": documents }), &found.notices);
-        return Ok(());
-    }
-    if lines.is_empty() {
-        out.line(&format!("{} has no gates to pass", task.view.id));
-    }
-    lines.iter().for_each(|line| out.prose(line));
-    out.notices(&found.notices);
+    let tree = demands.iter().find_map(|(_, demand)| demand.tree.clone());
+    let document = json!({ "task": task.view.id, "tree": tree, "gates": documents });
+    out.document_or(document, &found.notices, || {
+        if lines.is_empty() {
+            out.line(&format!("{} has no gates to pass", task.view.id));
+        }
+        lines.iter().for_each(|line| out.prose(line));
+    });
     Ok(())
 }
 
@@ -136,30 +134,27 @@ pub(super) fn show(context: &Context, named: Named) -> super::super::Result {
     let demand = context.host.demand(task, &workplace, gate.stage)?;
     let standing = Standing::of(&demand, &gate, &task.judged);
     let history: Vec<_> = task.judged.iter().filter(|row| row.judgement.gate == gate.key).collect();
-    if out.json {
-        let document = json!({
-            "task": task.view.id,
-            "gate": view::gate(&gate),
-            "asked": demand.asked(&task.task.facts).any(|asked| asked.key == gate.key),
-            "passed": standing.why.is_none(),
-            "why": standing.why,
-            "judgements": history.iter().map(|row| view::judgement(row)).collect::<Vec<_>>(),
-        });
-        out.document(document, &found.notices);
-        return Ok(());
-    }
-    out.prose(&headline(context, &gate));
-    if let Some(command) = &gate.command {
-        out.prose(&format!("  runs {}", view::command_line(command)));
-    }
-    about(&gate).iter().for_each(|line| out.prose(&format!("  {line}")));
-    out.prose(&format!("{}: {}", task.view.id, standing.words()));
-    for row in history {
-        let word = if row.verdict == Verdict::Passed { out.good("passed") } else { out.bad("failed") };
-        let tree =
-            row.judgement.tree.as_deref().map(|tree| format!(", tree {:.10}", tree)).unwrap_or_default();
-        out.prose(&format!("  v{} {word} {}{tree}", row.version, view::outcome(row)));
-    }
-    out.notices(&found.notices);
+    let document = json!({
+        "task": task.view.id,
+        "gate": view::gate(&gate),
+        "asked": demand.asked(&task.task.facts).any(|asked| asked.key == gate.key),
+        "passed": standing.why.is_none(),
+        "why": standing.why,
+        "judgements": history.iter().map(|row| view::judgement(row)).collect::<Vec<_>>(),
+    });
+    out.document_or(document, &found.notices, || {
+        out.prose(&headline(context, &gate));
+        if let Some(command) = &gate.command {
+            out.prose(&format!("  runs {}", view::command_line(command)));
+        }
+        about(&gate).iter().for_each(|line| out.prose(&format!("  {line}")));
+        out.prose(&format!("{}: {}", task.view.id, standing.words()));
+        for row in history {
+            let word = if row.verdict == Verdict::Passed { out.good("passed") } else { out.bad("failed") };
+            let tree =
+                row.judgement.tree.as_deref().map(|tree| format!(", tree {:.10}", tree)).unwrap_or_default();
+            out.prose(&format!("  v{} {word} {}{tree}", row.version, view::outcome(row)));
+        }
+    });
     Ok(())
 }

@@ -43,16 +43,11 @@ pub(super) fn run(context: &Context, args: super::Log) -> super::super::Result {
         return Err(Refusal::new(Code::NotFound, message).task(id).next(Step::RunGates(id.clone())));
     };
     let text = String::from_utf8_lossy(&log);
-    if context.out.json {
-        let document = json!({ "task": id, "gate": key, "version": row.version, "log": text });
-        context.out.document(document, &found.notices);
-    } else {
-        match (text.trim_end_matches('\n'), run.exit) {
-            ("", Some(code)) => context.out.line(&format!("(it wrote nothing; exit code {code})")),
-            ("", None) => context.out.line("(it wrote nothing)"),
-            (text, _) => context.out.line(text),
-        }
-        context.out.notices(&found.notices);
-    }
+    let document = json!({ "task": id, "gate": key, "version": row.version, "log": text });
+    context.out.document_or(document, &found.notices, || match (text.trim_end_matches('\n'), run.exit) {
+        ("", Some(code)) => context.out.line(&format!("(it wrote nothing; exit code {code})")),
+        ("", None) => context.out.line("(it wrote nothing)"),
+        (text, _) => context.out.line(text),
+    });
     Ok(())
 }

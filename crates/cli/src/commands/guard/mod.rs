@@ -310,13 +310,10 @@ fn check(context: &Context, paths: &[PathBuf]) -> Result<u8, Refusal> {
         let request = Request { identity, command: Command::Guard(asked), key: None };
         engine.rehearse(&request)?.notices
     };
-    if context.out.json {
-        context.out.document(json!({ "ok": true, "paths": names }), &notices);
-    } else {
+    context.out.document_or(json!({ "ok": true, "paths": names }), &notices, || {
         let shown: Vec<String> = names.iter().map(|name| escape_line(name)).collect();
         context.out.line(&format!("you may change: {}", shown.join(", ")));
-        context.out.notices(&notices);
-    }
+    });
     Ok(0)
 }
 

@@ -51,32 +51,28 @@ fn digits(version: &Version) -> &str {
 
 pub(super) fn show_file(context: &Context, file: &Path) -> super::super::Result {
     let (name, last, versions) = versions(context, file)?;
-    if context.out.json {
-        let versions: Vec<_> = versions
-            .iter()
-            .map(|version| {
-                json!({
-                    "version": digits(version),
-                    "at": rfc3339(version.at_ms),
-                    "bytes": version.bytes,
-                    "how": how(version),
-                    "there": last.is_there(version),
-                })
-            })
-            .collect();
-        context.out.document(json!({ "file": name, "versions": versions }), &[]);
-        return Ok(());
-    }
-    for version in &versions {
-        let there = if last.is_there(version) { ", there now" } else { "" };
-        context.out.line(&format!(
-            "{}  {}  {} bytes, {}{there}",
-            digits(version),
-            ago(&rfc3339(version.at_ms)),
-            version.bytes,
-            how(version)
-        ));
-    }
+    let document = |version: &Version| {
+        json!({
+            "version": digits(version),
+            "at": rfc3339(version.at_ms),
+            "bytes": version.bytes,
+            "how": how(version),
+            "there": last.is_there(version),
+        })
+    };
+    let all: Vec<_> = versions.iter().map(document).collect();
+    context.out.document_or(json!({ "file": name, "versions": all }), &[], || {
+        for version in &versions {
+            let there = if last.is_there(version) { ", there now" } else { "" };
+            context.out.line(&format!(
+                "{}  {}  {} bytes, {}{there}",
+                digits(version),
+                ago(&rfc3339(version.at_ms)),
+                version.bytes,
+                how(version)
+            ));
+        }
+    });
     Ok(())
 }
 

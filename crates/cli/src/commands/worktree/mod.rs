@@ -373,32 +373,30 @@ fn run_prune(context: &Context, dry_run: bool) -> super::Result {
             }
         }
     }
-    if context.out.json {
-        let document = json!({
-            "dry_run": dry_run,
-            "removed": gone.iter().map(|(path, _)| path_text(path)).collect::<Vec<_>>(),
-            "kept": kept.iter().map(|(path, why)| json!({ "path": path_text(path), "why": why })).collect::<Vec<_>>(),
-        });
-        context.out.document(document, &[]);
-        return Ok(());
-    }
-    for (path, removed) in &gone {
-        context.out.line(&match removed {
-            Some(removed) => removed_line(removed),
-            None => format!("would be removed: {}", path_line(path)),
-        });
-    }
-    for (path, why) in &kept {
-        let why = crate::output::escape_line(why);
-        let path = path_line(path);
-        let why = why.strip_prefix(&format!("{path} is kept: ")).unwrap_or(&why);
-        context.out.line(&format!("kept {path}: {why}"));
-    }
-    for step in missing.iter().flatten().filter_map(wording::step) {
-        context.out.line(&format!("  next: {step}"));
-    }
-    if gone.is_empty() && kept.is_empty() {
-        context.out.line("there is no worktree that onus made");
-    }
+    let document = json!({
+        "dry_run": dry_run,
+        "removed": gone.iter().map(|(path, _)| path_text(path)).collect::<Vec<_>>(),
+        "kept": kept.iter().map(|(path, why)| json!({ "path": path_text(path), "why": why })).collect::<Vec<_>>(),
+    });
+    context.out.document_or(document, &[], || {
+        for (path, removed) in &gone {
+            context.out.line(&match removed {
+                Some(removed) => removed_line(removed),
+                None => format!("would be removed: {}", path_line(path)),
+            });
+        }
+        for (path, why) in &kept {
+            let why = crate::output::escape_line(why);
+            let path = path_line(path);
+            let why = why.strip_prefix(&format!("{path} is kept: ")).unwrap_or(&why);
+            context.out.line(&format!("kept {path}: {why}"));
+        }
+        for step in missing.iter().flatten().filter_map(wording::step) {
+            context.out.line(&format!("  next: {step}"));
+        }
+        if gone.is_empty() && kept.is_empty() {
+            context.out.line("there is no worktree that onus made");
+        }
+    });
     Ok(())
 }
