@@ -12,13 +12,12 @@ use crate::wording;
 use onus_host::StoreAt;
 
 use super::ledger::intact;
-use super::worktree::Findings;
 
 /// Checks that are not about the store: whatever they find, nothing is damaged.
 const AGENTS: &str = "agents";
-const WORKTREE: &str = "worktree";
+pub(super) const WORKTREE: &str = "worktree";
 const GUARD: &str = "guard";
-const LANDING: &str = "landing";
+pub(super) const LANDING: &str = "landing";
 
 /// Check the store, the ledger and the leases, and say how to fix what is wrong
 ///
@@ -53,16 +52,13 @@ pub(crate) fn run(context: &Context, args: Args) -> Result<u8, Refusal> {
             findings.extend(
                 rescues(context, &mut engine).unwrap_or_else(|refusal| vec![of_refusal("rescues", &refusal)]),
             );
-            let landings = super::land::findings(context, &mut engine, args.fix);
-            fixed.extend(landings.fixed);
-            findings.extend(landings.bad.into_iter().map(|what| mendable(LANDING, what)));
-            findings.extend(landings.unmet.into_iter().map(|what| finding(LANDING, false, what)));
-            findings.extend(landings.news.into_iter().map(|what| finding(LANDING, true, what)));
+            let (mended, landings) = super::land::findings(context, &mut engine, args.fix);
+            fixed.extend(mended);
+            findings.extend(landings);
             match super::worktree::findings(context, args.fix) {
-                Ok(Findings { settled, interrupted, news }) => {
+                Ok((settled, worktrees)) => {
                     fixed.extend(settled);
-                    findings.extend(interrupted.into_iter().map(|what| mendable(WORKTREE, what)));
-                    findings.extend(news.into_iter().map(|what| finding(WORKTREE, true, what)));
+                    findings.extend(worktrees);
                 }
                 Err(refusal) => {
                     findings.push(finding(WORKTREE, true, format!("not looked at: {}", refusal.message)))
@@ -192,12 +188,12 @@ fn of_refusal(name: &'static str, refusal: &Refusal) -> Finding {
     finding(name, false, said.join("; "))
 }
 
-fn finding(name: &'static str, ok: bool, detail: String) -> Finding {
+pub(super) fn finding(name: &'static str, ok: bool, detail: String) -> Finding {
     Finding { name, ok, detail, mendable: false }
 }
 
 /// A problem that `--fix` can repair.
-fn mendable(name: &'static str, detail: String) -> Finding {
+pub(super) fn mendable(name: &'static str, detail: String) -> Finding {
     Finding { name, ok: false, detail, mendable: true }
 }
 

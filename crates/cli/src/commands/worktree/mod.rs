@@ -3,7 +3,7 @@ mod repair;
 mod rescued;
 pub(crate) mod view;
 
-pub(crate) use repair::{Findings, findings};
+pub(crate) use repair::findings;
 
 use std::path::{Path, PathBuf};
 

@@ -6,10 +6,11 @@ use onus_core::ids::TaskRef;
 use onus_core::quote::counted;
 use onus_core::refusal::{Code, OnWorktree, Refusal, Step};
 use onus_repo::worktrees::{Journal, Settled, Whereabouts, Worktrees};
-use onus_store::Access;
+use onus_store::{Access, Finding};
 use serde_json::json;
 
 use super::view::{All, Seen};
+use crate::commands::doctor::{WORKTREE, finding, mendable};
 use crate::context::Context;
 use crate::output::{path_line, path_text};
 use crate::wording;
@@ -99,18 +100,9 @@ fn settle(context: &Context, worktrees: &Worktrees) -> Result<Vec<Settled>, Refu
     worktrees.settle(&is_recorded)
 }
 
-/// What `doctor` says about worktrees.
-#[derive(Default)]
-pub(crate) struct Findings {
-    /// What was finished or undone just now.
-    pub(crate) settled: Vec<String>,
-    pub(crate) interrupted: Vec<String>,
-    /// What needs somebody, with the next command.
-    pub(crate) news: Vec<String>,
-}
-
-pub(crate) fn findings(context: &Context, fix: bool) -> Result<Findings, Refusal> {
-    let Ok(worktrees) = context.host.worktrees() else { return Ok(Findings::default()) };
+/// What `doctor` says about worktrees: what was finished or undone just now, and what is found.
+pub(crate) fn findings(context: &Context, fix: bool) -> Result<(Vec<String>, Vec<Finding>), Refusal> {
+    let Ok(worktrees) = context.host.worktrees() else { return Ok(Default::default()) };
     let worktrees = worktrees.with_short_wait();
     let settled = match fix {
         true => settle(context, &worktrees)?.iter().map(|settled| format!("worktree {settled}")).collect(),
@@ -119,7 +111,7 @@ pub(crate) fn findings(context: &Context, fix: bool) -> Result<Findings, Refusal
     let all = All::new(context, &worktrees, false)?;
     let interrupted = all.interrupted.iter().map(|journal| {
         let id = journal.id.as_ref().map(|id| format!("{id}: ")).unwrap_or_default();
-        format!("{id}making or removing {} was interrupted", path_text(&journal.path))
+        mendable(WORKTREE, format!("{id}making or removing {} was interrupted", path_text(&journal.path)))
     });
     let next = |seen: &Seen| {
         let step = seen.next().as_ref().and_then(wording::step);
@@ -140,5 +132,6 @@ pub(crate) fn findings(context: &Context, fix: bool) -> Result<Findings, Refusal
         let worktrees = counted(all.seen.len() as u64 - 1, "worktree");
         news.push(format!("{worktrees}, each with a live holder"));
     }
-    Ok(Findings { settled, interrupted: interrupted.collect(), news })
+    let news = news.into_iter().map(|what| finding(WORKTREE, true, what));
+    Ok((settled, interrupted.chain(news).collect()))
 }
