@@ -5,8 +5,7 @@ use std::io::Read;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, StringValueParser, TypedValueParser};
 
-use onus_core::actor::ActorName;
-use onus_core::command::{Act, Command, Force, Schedule};
+use onus_core::command::{Force, Schedule};
 use onus_core::ids::TaskRef;
 use onus_core::refusal::Refusal;
 use onus_core::task::Priority;
@@ -100,39 +99,6 @@ pub(crate) struct MoveArgs {
     pub(crate) force: ForceArgs,
     #[command(flatten)]
     pub(crate) key: Key,
-}
-
-/// A task that is passed on to another actor.
-#[derive(Args, Debug)]
-pub(crate) struct PassOn {
-    #[command(flatten)]
-    target: Target,
-    /// Actor to pass the task on to
-    #[arg(long, value_name = "ACTOR", value_parser = parse::<ActorName>)]
-    to: ActorName,
-    /// Why, and what the next holder should know
-    #[arg(long, value_name = "TEXT", required = true)]
-    reason: String,
-    /// People only: pass on a task that another actor holds; the override is recorded
-    #[arg(long)]
-    force: bool,
-    /// A decision or approval that allows the override
-    #[arg(long, value_name = "URL", requires = "force")]
-    link: Option<String>,
-    #[command(flatten)]
-    key: Key,
-}
-
-impl PassOn {
-    /// Returns the command for the act that `act` makes of actor and reason, and the idempotency key.
-    pub(crate) fn command(
-        self,
-        act: impl FnOnce(ActorName, String) -> Act,
-    ) -> Result<(Command, Option<String>), Refusal> {
-        let force = force_of(self.force, Some(&self.reason), self.link.as_ref());
-        let task = onus_host::target(self.target.task)?;
-        Ok((Command::OnTask { task, act: act(self.to, self.reason), force }, self.key.key))
-    }
 }
 
 /// Parses one of the words of a table into the value beside it.

@@ -95,8 +95,8 @@ pub(crate) enum Command {
     Tick(c::tick::Args),
     Renew(c::renew::Args),
     Run(c::run::Args),
-    Assign(c::assign::Args),
-    Handoff(c::handoff::Args),
+    #[command(flatten)]
+    Pass(c::passing::Pass),
     Takeover(c::takeover::Args),
     Rescue(Optional<c::rescue::Action>),
     Seat(Optional<c::seat::Action>),

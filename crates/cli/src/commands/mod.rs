@@ -1,8 +1,8 @@
-//! One file per command, whose doc comment is its help. `moves.rs` has those that only move a task to another state.
+//! One file per command, whose doc comment is its help. `moves.rs` has those that only move a task to another
+//! state, `passing.rs` those that pass one on.
 
 pub(crate) mod actor;
 pub(crate) mod add;
-pub(crate) mod assign;
 pub(crate) mod backup;
 pub(crate) mod blocked;
 pub(crate) mod claim;
@@ -15,7 +15,6 @@ pub(crate) mod edit;
 pub(crate) mod gate;
 pub(crate) mod graph;
 pub(crate) mod guard;
-pub(crate) mod handoff;
 pub(crate) mod help;
 pub(crate) mod hook;
 pub(crate) mod init;
@@ -29,6 +28,7 @@ pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod moves;
 pub(crate) mod note;
+pub(crate) mod passing;
 pub(crate) mod prime;
 pub(crate) mod ready;
 pub(crate) mod redact;
@@ -170,18 +170,6 @@ fn print_task(context: &Context, reply: &Reply, past: &str) -> Result {
     let past = if reply.unchanged { "is unchanged" } else { past };
     context.out.reply(reply, json!(task), || format!("{} {past}: {}", task.id, escape_line(&task.title)));
     Ok(())
-}
-
-/// For whom a task is kept, and for how long.
-fn kept(task: &TaskView) -> String {
-    match &task.kept_for {
-        Some(kept) => {
-            let left = crate::render::seconds(kept.expires_in_s);
-            format!("{} is kept for {} for {left}", task.id, kept.actor)
-        }
-        // A replay after that time: the task is open to everyone by now.
-        None => format!("{} was passed on", task.id),
-    }
 }
 
 fn task_of(reply: &Reply) -> std::result::Result<&TaskView, Refusal> {
