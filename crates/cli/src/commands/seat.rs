@@ -30,18 +30,60 @@ pub(crate) enum Action {
     /// Taking what you hold renews it. Taking a seat whose lease lapsed takes it over.
     Take(Take),
     /// Renew your lease: a sign of life. Renewing never shortens a lease
-    Renew(Renew),
+    Renew {
+        /// The seat
+        #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
+        seat: SeatName,
+        /// Keep it for at least this long from now (90s, 15m, 2h)
+        #[arg(long, value_name = "TIME", value_parser = parse_ms)]
+        ttl: Option<i64>,
+        #[command(flatten)]
+        token: TokenArg,
+        #[command(flatten)]
+        key: Key,
+    },
     /// Release a seat that you hold
-    Release(Release),
+    Release {
+        /// The seat
+        #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
+        seat: SeatName,
+        #[command(flatten)]
+        token: TokenArg,
+        #[command(flatten)]
+        key: Key,
+    },
     /// Take over a seat whose lease lapsed
     ///
     /// A live lease is refused: its holder is trusted to be working. From then on the old holder's token is dead.
-    Takeover(Takeover),
+    Takeover {
+        /// The seat
+        #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
+        seat: SeatName,
+        /// Why
+        #[arg(long, value_name = "TEXT", required = true)]
+        reason: String,
+        #[command(flatten)]
+        terms: TermArgs,
+        /// People only: revoke a live lease. Recorded
+        #[arg(long)]
+        force: bool,
+        /// A decision or approval that allows it
+        #[arg(long, value_name = "URL", requires = "force")]
+        link: Option<String>,
+        #[command(flatten)]
+        key: Key,
+    },
     /// Check whether you hold a seat at this moment
     ///
     /// Exit 0 if your lease is live, 4 if another holds it, 5 if you were superseded, 6 if your lease has lapsed, 7 if nobody
     /// holds it.
-    Check(Check),
+    Check {
+        /// The seat
+        #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
+        seat: SeatName,
+        #[command(flatten)]
+        token: TokenArg,
+    },
     /// List every seat that was ever taken, and who holds it
     List,
     /// Show one seat
@@ -51,7 +93,22 @@ pub(crate) enum Action {
         seat: SeatName,
     },
     /// Erase the reason beside an event of a seat for good
-    Redact(Redact),
+    Redact {
+        /// The seat
+        #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
+        seat: SeatName,
+        /// Which event's text: its version, as `onus log --seat NAME` shows it (v3 is 3)
+        #[arg(value_name = "VERSION", value_parser = super::redact::parse_version)]
+        version: u64,
+        /// Why (it stays in the ledger)
+        #[arg(long, value_name = "TEXT", required = true)]
+        reason: String,
+        /// People only: erase it although another has superseded you on this seat; the override is recorded
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        key: Key,
+    },
 }
 
 #[derive(clap::Args, Debug)]
@@ -72,7 +129,7 @@ pub(crate) struct Take {
 }
 
 #[derive(clap::Args, Debug)]
-struct TermArgs {
+pub(crate) struct TermArgs {
     /// How long the lease lasts without a sign of life (90s, 15m, 2h); default: lease.ttl. 0 means no limit and
     /// needs --reason. A person's lease has no TTL
     #[arg(long, value_name = "TIME", value_parser = parse_ms)]
@@ -95,105 +152,42 @@ impl TermArgs {
 }
 
 #[derive(clap::Args, Debug)]
-struct TokenArg {
+pub(crate) struct TokenArg {
     /// The token of your lease. Without it: ONUS_TOKEN, unless that is a task's (ONUS_TASK)
     #[arg(long, value_name = "N")]
     token: Option<u64>,
 }
 
-#[derive(clap::Args, Debug)]
-pub(crate) struct Renew {
-    /// The seat
-    #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
-    seat: SeatName,
-    /// Keep it for at least this long from now (90s, 15m, 2h)
-    #[arg(long, value_name = "TIME", value_parser = parse_ms)]
-    ttl: Option<i64>,
-    #[command(flatten)]
-    token: TokenArg,
-    #[command(flatten)]
-    key: Key,
-}
-
-#[derive(clap::Args, Debug)]
-pub(crate) struct Release {
-    /// The seat
-    #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
-    seat: SeatName,
-    #[command(flatten)]
-    token: TokenArg,
-    #[command(flatten)]
-    key: Key,
-}
-
-#[derive(clap::Args, Debug)]
-pub(crate) struct Takeover {
-    /// The seat
-    #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
-    seat: SeatName,
-    /// Why
-    #[arg(long, value_name = "TEXT", required = true)]
-    reason: String,
-    #[command(flatten)]
-    terms: TermArgs,
-    /// People only: revoke a live lease. Recorded
-    #[arg(long)]
-    force: bool,
-    /// A decision or approval that allows it
-    #[arg(long, value_name = "URL", requires = "force")]
-    link: Option<String>,
-    #[command(flatten)]
-    key: Key,
-}
-
-#[derive(clap::Args, Debug)]
-pub(crate) struct Check {
-    /// The seat
-    #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
-    seat: SeatName,
-    #[command(flatten)]
-    token: TokenArg,
-}
-
-#[derive(clap::Args, Debug)]
-pub(crate) struct Redact {
-    /// The seat
-    #[arg(value_name = "NAME", value_parser = parse::<SeatName>)]
-    seat: SeatName,
-    /// Which event's text: its version, as `onus log --seat NAME` shows it (v3 is 3)
-    #[arg(value_name = "VERSION", value_parser = super::redact::parse_version)]
-    version: u64,
-    /// Why (it stays in the ledger)
-    #[arg(long, value_name = "TEXT", required = true)]
-    reason: String,
-    /// People only: erase it although another has superseded you on this seat; the override is recorded
-    #[arg(long)]
-    force: bool,
-    #[command(flatten)]
-    key: Key,
-}
-
 pub(crate) fn run(context: &Context, action: Option<Action>) -> super::Result {
     match action.unwrap_or(Action::List) {
         Action::Take(take) => run_take(context, take),
-        Action::Renew(Renew { seat, ttl, token, key }) => {
+        Action::Renew { seat, ttl, token, key } => {
             let command = Command::OnSeat { seat, act: SeatAct::Renew { ttl_ms: ttl }, force: None };
             print_lease(context, &context.run_presenting(token.token.map(Token), command, key.key)?)
         }
-        Action::Release(Release { seat, token, key }) => {
+        Action::Release { seat, token, key } => {
             let command = Command::OnSeat { seat, act: SeatAct::Release, force: None };
             let reply = context.run_presenting(token.token.map(Token), command, key.key)?;
             print(context, &reply, |seat| format!("seat {} is free", escape_line(&seat.name)))
         }
-        Action::Takeover(Takeover { seat, reason, terms, force, link, key }) => {
+        Action::Takeover { seat, reason, terms, force, link, key } => {
             let force = force_of(force, Some(&reason), link.as_ref());
             let act = SeatAct::Takeover(terms.terms(context, Some(reason))?);
             print_lease(context, &context.run(Command::OnSeat { seat, act, force }, key.key)?)
         }
-        Action::Check(check) => run_check(context, &check),
+        Action::Check { seat, token } => run_check(context, &seat, token.token),
         Action::List => run_list(context),
         Action::Show { seat } => run_show(context, &seat),
-        Action::Redact(redact) => run_redact(context, redact),
+        Action::Redact { seat, version, reason, force, key } => {
+            let force = force_of(force, Some(&reason), None);
+            let act = SeatAct::Redact { version: Version(version), fields: vec![Field::Reason], reason };
+            let command = Command::OnSeat { seat, act, force };
+            super::redact::erase(context, command, key.key, |reply| {
+                let Answer::Seat { seat, .. } = &reply.answer else { return Err(super::unexpected()) };
+                let said = format!("seat {}: the text of event {version} is erased", escape_line(&seat.name));
+                Ok((json!(seat), said))
+            })
+        }
     }
 }
 
@@ -213,13 +207,13 @@ fn run_take(context: &Context, args: Take) -> super::Result {
     print_lease(context, &reply)
 }
 
-fn run_check(context: &Context, args: &Check) -> super::Result {
+fn run_check(context: &Context, seat: &SeatName, token: Option<u64>) -> super::Result {
     let mut engine = context.host.engine(Access::Read)?;
     let mut identity = context.host.identity(&mut engine)?;
-    if let Some(token) = args.token.token.map(Token) {
-        identity.token = Some((None, token));
+    if let Some(token) = token {
+        identity.token = Some((None, Token(token)));
     }
-    let looked = engine.check_seat(&identity, &args.seat)?;
+    let looked = engine.check_seat(&identity, seat)?;
     let value = json!({ "seat": looked.value, "lease": looked.value.lease });
     context.out.show(value, &looked.notices, || held(&looked.value, "is yours"));
     Ok(())
@@ -249,18 +243,6 @@ fn run_show(context: &Context, name: &SeatName) -> super::Result {
         lines.join("\n")
     });
     Ok(())
-}
-
-fn run_redact(context: &Context, args: Redact) -> super::Result {
-    let force = force_of(args.force, Some(&args.reason), None);
-    let act =
-        SeatAct::Redact { version: Version(args.version), fields: vec![Field::Reason], reason: args.reason };
-    let command = Command::OnSeat { seat: args.seat, act, force };
-    super::redact::erase(context, command, args.key.key, |reply| {
-        let Answer::Seat { seat, .. } = &reply.answer else { return Err(super::unexpected()) };
-        let said = format!("seat {}: the text of event {} is erased", escape_line(&seat.name), args.version);
-        Ok((json!(seat), said))
-    })
 }
 
 fn line(seat: &SeatView) -> String {

@@ -13,87 +13,74 @@ use crate::context::Context;
 /// Nobody types hours: a correction only takes away from what was recorded, or says whose work it was.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Session {
-    Record(Record),
-    Correct(Correct),
-}
-
-/// Record your session's model usage
-///
-/// In addition to what was recorded before.
-#[derive(clap::Args, Debug)]
-pub(crate) struct Record {
-    #[command(flatten)]
-    target: Target,
-    /// The model, as its provider calls it
-    #[arg(long, value_name = "NAME")]
-    model: Option<String>,
-    /// Tokens that went in, those from a cache included
-    #[arg(long, value_name = "N")]
-    tokens_in: Option<u64>,
-    /// Tokens that came out
-    #[arg(long, value_name = "N")]
-    tokens_out: Option<u64>,
-    /// Of those that went in, tokens read from a cache
-    #[arg(long, value_name = "N")]
-    tokens_cached: Option<u64>,
-    /// What it cost: 0.42, in dollars, or 0.42EUR
-    #[arg(long, value_name = "AMOUNT", value_parser = parse::<Cost>)]
-    cost: Option<Cost>,
-    /// Where the numbers come from: actual, estimated or unknown
-    #[arg(long, value_name = "SOURCE", default_value = "actual", value_parser = parse::<UsageSource>)]
-    source: UsageSource,
-    #[command(flatten)]
-    key: Key,
-}
-
-/// Take recorded work away, or say whose it was (people only)
-///
-/// The session must have ended. What was recorded stays in the ledger; the correction is an event of its own.
-#[derive(clap::Args, Debug)]
-#[command(group = clap::ArgGroup::new("how").required(true))]
-pub(crate) struct Correct {
-    /// The session: WS-3#2
-    #[arg(value_name = "SESSION", value_parser = parse::<SessionRef>)]
-    session: SessionRef,
-    /// What was recorded after this time was no work: 2026-10-05T17:00 (local), or with a zone 2026-10-05T17:00:00Z
-    #[arg(long, value_name = "TIME", group = "how", value_parser = parse_time)]
-    shorten: Option<i64>,
-    /// None of it was work
-    #[arg(long, group = "how")]
-    void: bool,
-    /// It was this actor's work
-    #[arg(long, value_name = "ACTOR", group = "how", value_parser = parse::<ActorName>)]
-    reassign: Option<ActorName>,
-    /// Why
-    #[arg(long, value_name = "TEXT")]
-    reason: String,
-    #[command(flatten)]
-    key: Key,
+    /// Record your session's model usage
+    ///
+    /// In addition to what was recorded before.
+    Record {
+        #[command(flatten)]
+        target: Target,
+        /// The model, as its provider calls it
+        #[arg(long, value_name = "NAME")]
+        model: Option<String>,
+        /// Tokens that went in, those from a cache included
+        #[arg(long, value_name = "N")]
+        tokens_in: Option<u64>,
+        /// Tokens that came out
+        #[arg(long, value_name = "N")]
+        tokens_out: Option<u64>,
+        /// Of those that went in, tokens read from a cache
+        #[arg(long, value_name = "N")]
+        tokens_cached: Option<u64>,
+        /// What it cost: 0.42, in dollars, or 0.42EUR
+        #[arg(long, value_name = "AMOUNT", value_parser = parse::<Cost>)]
+        cost: Option<Cost>,
+        /// Where the numbers come from: actual, estimated or unknown
+        #[arg(long, value_name = "SOURCE", default_value = "actual", value_parser = parse::<UsageSource>)]
+        source: UsageSource,
+        #[command(flatten)]
+        key: Key,
+    },
+    /// Take recorded work away, or say whose it was (people only)
+    ///
+    /// The session must have ended. What was recorded stays in the ledger; the correction is an event of its own.
+    #[command(group = clap::ArgGroup::new("how").required(true))]
+    Correct {
+        /// The session: WS-3#2
+        #[arg(value_name = "SESSION", value_parser = parse::<SessionRef>)]
+        session: SessionRef,
+        /// What was recorded after this time was no work: 2026-10-05T17:00 (local), or with a zone 2026-10-05T17:00:00Z
+        #[arg(long, value_name = "TIME", group = "how", value_parser = parse_time)]
+        shorten: Option<i64>,
+        /// None of it was work
+        #[arg(long, group = "how")]
+        void: bool,
+        /// It was this actor's work
+        #[arg(long, value_name = "ACTOR", group = "how", value_parser = parse::<ActorName>)]
+        reassign: Option<ActorName>,
+        /// Why
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+        #[command(flatten)]
+        key: Key,
+    },
 }
 
 pub(crate) fn run(context: &Context, command: Session) -> super::Result {
     match command {
-        Session::Record(args) => {
-            let usage = Usage {
-                model: args.model,
-                tokens_in: args.tokens_in,
-                tokens_out: args.tokens_out,
-                tokens_cached: args.tokens_cached,
-                source: args.source,
-                cost: args.cost,
-            };
-            super::act(context, args.target, Act::RecordUsage(usage), None, args.key, "usage recorded")
+        Session::Record { target, model, tokens_in, tokens_out, tokens_cached, cost, source, key } => {
+            let usage = Usage { model, tokens_in, tokens_out, tokens_cached, source, cost };
+            super::act(context, target, Act::RecordUsage(usage), None, key, "usage recorded")
         }
-        Session::Correct(args) => {
-            let correction = match (args.shorten, args.reassign) {
+        Session::Correct { session, shorten, void, reassign, reason, key } => {
+            let correction = match (shorten, reassign) {
                 (Some(until_ms), _) => Correction::Shorten { until_ms },
                 (None, Some(to)) => Correction::Reassign { to },
-                (None, None) if args.void => Correction::Void,
+                (None, None) if void => Correction::Void,
                 (None, None) => return Err(Refusal::usage("say what is wrong with the session")),
             };
-            let SessionRef { task, token } = args.session;
-            let act = Act::Correct { token, correction, reason: args.reason };
-            super::act(context, Target { task: Some(task) }, act, None, args.key, "session corrected")
+            let SessionRef { task, token } = session;
+            let act = Act::Correct { token, correction, reason };
+            super::act(context, Target { task: Some(task) }, act, None, key, "session corrected")
         }
     }
 }

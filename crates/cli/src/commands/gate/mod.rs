@@ -24,7 +24,14 @@ use crate::context::Context;
 #[derive(Subcommand, Debug)]
 pub(crate) enum Action {
     /// List the project's gates, or those that a task must pass and whether it has
-    List(List),
+    List {
+        /// The task (default: the one whose worktree you are in). Without either: what the project defines
+        #[arg(value_name = "ID", value_parser = crate::args::parse::<TaskRef>)]
+        task: Option<TaskRef>,
+        /// What the project defines, also in a task's worktree
+        #[arg(long, conflicts_with = "task")]
+        project: bool,
+    },
     /// Run a task's gates that have not passed yet, where its work is
     ///
     /// Output is shown as it comes and kept (gate log). A gate ends with everything that it started, at its time limit at the
@@ -40,16 +47,6 @@ pub(crate) enum Action {
     Show(Named),
     /// Show what a gate wrote when it last ran
     Log(Log),
-}
-
-#[derive(clap::Args, Debug)]
-pub(crate) struct List {
-    /// The task (default: the one whose worktree you are in). Without either: what the project defines
-    #[arg(value_name = "ID", value_parser = crate::args::parse::<TaskRef>)]
-    task: Option<TaskRef>,
-    /// What the project defines, also in a task's worktree
-    #[arg(long, conflicts_with = "task")]
-    project: bool,
 }
 
 #[derive(clap::Args, Debug)]
@@ -112,7 +109,7 @@ pub(crate) struct Log {
 pub(crate) fn run(context: &Context, action: Action) -> super::ExitCode {
     let done = |()| 0;
     match action {
-        Action::List(List { task, project }) => {
+        Action::List { task, project } => {
             match task.or_else(|| context.host.task_here().filter(|_| !project)) {
                 Some(task) => list::of_task(context, task).map(done),
                 None => list::of_project(context).map(done),
