@@ -47,36 +47,19 @@ pub(crate) fn tidy_leftovers(
     tidied: &mut Tidied,
 ) {
     for (leftover, tidying) in lander.leftovers() {
-        match standing(engine, &leftover) {
-            Standing::Open => {}
-            Standing::Never => tidying.done(),
-            Standing::Over => {
-                let Leftover { id, branch, head, .. } = &leftover;
+        let Leftover { id, branch, head, task } = &leftover;
+        let is_unsettled = engine.unsettled().map_or(true, |all| all.iter().any(|it| it.id == *id));
+        let task = task.parse().ok().and_then(|task| engine.show(None, Some(&task)).ok());
+        match task.map(|task| (task.value.landed.is_some(), task.value.state == State::Done)) {
+            // Nobody knows yet whether it landed; or it did, and is worked on.
+            _ if is_unsettled => {}
+            Some((true, false)) | None => {}
+            Some((true, true)) => {
                 take_away(context, lander, (id, branch, head.as_str()), tidied);
                 tidying.done();
             }
+            Some((false, _)) => tidying.done(),
         }
-    }
-}
-
-/// What became of a task that was about to land.
-enum Standing {
-    /// It landed and is done.
-    Over,
-    /// It landed and is worked on, or nobody knows yet whether it landed.
-    Open,
-    /// It did not land.
-    Never,
-}
-
-fn standing(engine: &mut AnyEngine, leftover: &Leftover) -> Standing {
-    let is_unsettled = engine.unsettled().map_or(true, |all| all.iter().any(|it| it.id == leftover.id));
-    let task = leftover.task.parse().ok().and_then(|task| engine.show(None, Some(&task)).ok());
-    match task.map(|task| (task.value.landed.is_some(), task.value.state == State::Done)) {
-        _ if is_unsettled => Standing::Open,
-        Some((true, true)) => Standing::Over,
-        Some((true, false)) | None => Standing::Open,
-        Some((false, _)) => Standing::Never,
     }
 }
 
