@@ -173,6 +173,11 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// An identity that presents no token, whose process is the caller's own.
+    pub fn own(actor: ActorName, instance: InstanceId, known_by: KnownBy) -> Identity {
+        Identity { actor, instance, known_by, token: None, ancestry: Ancestry::Own }
+    }
+
     /// The token that counts for a seat: one presented for a task does not.
     pub(crate) fn token_for_seat(&self) -> Option<Token> {
         match self.token {

@@ -10,7 +10,7 @@ use onus_core::ids::TaskRef;
 use onus_core::refusal::{CallerKind, Code, Refusal, Step};
 use onus_core::scope::WorktreeId;
 use onus_core::transition::Verb;
-use onus_engine::{Ancestry, AnyEngine, Identity, TaskToFinish};
+use onus_engine::{AnyEngine, Identity, TaskToFinish};
 use onus_repo::worktrees::under_way;
 use onus_repo::{Place, adrift, are_committed, discover, uncommitted};
 
@@ -149,11 +149,5 @@ fn left_in(place: &Place, finishing: &TaskToFinish) -> Option<Uncommitted> {
 }
 
 fn person(actor: ActorName) -> Identity {
-    Identity {
-        actor,
-        instance: InstanceId::person(),
-        known_by: KnownBy::Person,
-        token: None,
-        ancestry: Ancestry::Own,
-    }
+    Identity::own(actor, InstanceId::person(), KnownBy::Person)
 }

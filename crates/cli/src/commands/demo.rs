@@ -2,14 +2,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
 use std::time::{Duration, Instant};
 
-use onus_core::actor::{ActorName, InstanceId, KnownBy};
+use onus_core::actor::KnownBy;
 use onus_core::command::{Act, Command, NewTask, Terms};
 use onus_core::ids::Prefix;
 use onus_core::policy::Policy;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::task::{Facts, Priority};
 use onus_core::transition::Verb;
-use onus_engine::{Ancestry, Answer, Engine, Identity, Request, TaskView, new_uid};
+use onus_engine::{Answer, Engine, Identity, Request, TaskView, new_uid};
 use onus_os::{clock, process};
 use onus_store::{Access, SqliteStore, Store as _};
 use serde_json::json;
@@ -78,13 +78,7 @@ fn unexpected(why: &str) -> Refusal {
 }
 
 fn identity(actor: &str, instance: &str) -> Result<Identity, Refusal> {
-    Ok(Identity {
-        actor: actor.parse::<ActorName>()?,
-        instance: instance.parse::<InstanceId>()?,
-        known_by: KnownBy::Name,
-        token: None,
-        ancestry: Ancestry::Own,
-    })
+    Ok(Identity::own(actor.parse()?, instance.parse()?, KnownBy::Name))
 }
 
 /// A worker: claims the next task, bound to this process, works on it and finishes it, until no task is left.

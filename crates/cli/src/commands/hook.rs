@@ -16,7 +16,7 @@ use onus_core::decide::MAX_GLOBS;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::scope::{Glob, Touched};
 use onus_core::session::Reading;
-use onus_engine::{Ancestry, AnyEngine, Conversation, Files, HookCall, Identity, Reply, Request};
+use onus_engine::{AnyEngine, Conversation, Files, HookCall, Identity, Reply, Request};
 use onus_os::process;
 use onus_store::Access;
 
@@ -411,13 +411,7 @@ impl<'a> Hook<'a> {
     }
 
     fn identity(&self, call: &HookCall) -> Identity {
-        Identity {
-            actor: self.conversation.actor.clone(),
-            instance: call.instance.clone(),
-            known_by: self.known_by,
-            token: None,
-            ancestry: Ancestry::Own,
-        }
+        Identity::own(self.conversation.actor.clone(), call.instance.clone(), self.known_by)
     }
 
     /// Runs a command in one commit, together with registering the process and recording usage if they are due.
