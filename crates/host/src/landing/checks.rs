@@ -45,10 +45,10 @@ pub type GateRun<'a> = dyn FnMut(&Running<'_>) -> Result<(Verdict, Run), Refusal
 #[derive(Debug)]
 pub(super) enum GateOutcome {
     Passed,
-    /// These fail on the bare target.
-    Red(Vec<GateKey>),
-    /// These fail only on the result.
-    Failed(Vec<GateKey>),
+    /// This one fails on the bare target.
+    Red(GateKey),
+    /// This one fails only on the result.
+    Failed(GateKey),
 }
 
 /// What a target's own tree requires of what lands there.
@@ -179,7 +179,7 @@ impl Landings<'_> {
         if gate.kind != GateKind::RedGreen {
             scratch.move_to(tip.as_str())?;
             if run(&bare, tip)?.0 == Verdict::Failed {
-                return Ok(GateOutcome::Red(vec![gate.key.clone()]));
+                return Ok(GateOutcome::Red(gate.key.clone()));
             }
         }
         scratch.move_to(last.commit.as_str())?;
@@ -189,7 +189,7 @@ impl Landings<'_> {
         self.record(gate, again, how_again, again == Verdict::Passed, built)?;
         Ok(match again {
             Verdict::Passed => GateOutcome::Passed,
-            Verdict::Failed => GateOutcome::Failed(vec![gate.key.clone()]),
+            Verdict::Failed => GateOutcome::Failed(gate.key.clone()),
         })
     }
 

@@ -70,24 +70,20 @@ impl Landings<'_> {
         }
     }
 
-    pub(super) fn failed_gates(
+    pub(super) fn failed_gate(
         &mut self,
         candidate: &Candidate,
         tip: &CommitId,
-        gates: &[GateKey],
+        gate: &GateKey,
         until: Until,
     ) -> Result<Refused, Refusal> {
         let id = candidate.id().to_owned();
-        let names: Vec<&str> = gates.iter().map(GateKey::as_str).collect();
-        let plural = if names.len() == 1 { "gate" } else { "gates" };
         let message = format!(
-            "{id} does not land: {plural} {} failed on the merged result, and passed on {} alone",
-            names.join(", "),
+            "{id} does not land: gate {gate} failed on the merged result, and passed on {} alone",
             quote::name(&self.target)
         );
-        let mut refusal = Refusal::new(Code::Gate, message).task(&id);
-        refusal.next.extend(gates.first().map(|gate| failed_step(&id, gate)));
-        self.fail(candidate, tip, Obstruction::Gates { gates: gates.to_vec() }, refusal, until)
+        let refusal = Refusal::new(Code::Gate, message).task(&id).next(failed_step(&id, gate));
+        self.fail(candidate, tip, Obstruction::Gates { gates: vec![gate.clone()] }, refusal, until)
     }
 
     /// Records why a branch cannot land as it is. A task that was done is open again.

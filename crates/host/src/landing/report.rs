@@ -54,8 +54,8 @@ pub struct Report {
     pub refused: Vec<Refused>,
     /// Gate runs, in their order.
     pub ran: Vec<Ran>,
-    /// Gates that fail on the bare target: nothing landed after that.
-    pub red: Vec<GateKey>,
+    /// The gate that fails on the bare target: nothing landed after that.
+    pub red: Option<GateKey>,
     /// The checkouts of the target, and what became of each.
     pub checkouts: Vec<Checkout>,
 }
@@ -64,7 +64,7 @@ impl Report {
     /// Whether there was nothing to land.
     pub fn is_empty(&self) -> bool {
         let Report { landed, found, refused, red, checkouts: _, ran: _ } = self;
-        landed.is_empty() && found.is_empty() && refused.is_empty() && red.is_empty()
+        landed.is_empty() && found.is_empty() && refused.is_empty() && red.is_none()
     }
 
     /// Adds refusals, each for the task that it names.

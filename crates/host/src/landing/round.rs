@@ -91,7 +91,7 @@ impl Landings<'_> {
         let mut left = vec![landable];
         while let Some(mut batch) = left.pop() {
             let mut tries = 0;
-            while !batch.is_empty() && report.red.is_empty() {
+            while !batch.is_empty() && report.red.is_none() {
                 let size = batch.len();
                 match self.round(seated, report, std::mem::take(&mut batch), until, run)? {
                     Tried::Done => {}
@@ -227,14 +227,14 @@ impl Landings<'_> {
         };
         match checked {
             GateOutcome::Passed => {}
-            GateOutcome::Red(gates) => return Ok(self.red(gates, built, deferred, report)),
+            GateOutcome::Red(gate) => return Ok(self.red(gate, built, deferred, report)),
             GateOutcome::Failed(_) if parts.len() > 1 => {
                 let all = parts.into_iter().chain(deferred).collect();
                 return Ok(Tried::Split(all));
             }
-            GateOutcome::Failed(gates) => {
+            GateOutcome::Failed(gate) => {
                 for part in &parts {
-                    let refused = self.failed_gates(part, &tip.commit, &gates, until)?;
+                    let refused = self.failed_gate(part, &tip.commit, &gate, until)?;
                     report.refused.push(refused);
                 }
                 return Ok(if deferred.is_empty() { Tried::Done } else { Tried::Again(deferred) });
@@ -251,25 +251,18 @@ impl Landings<'_> {
         }
     }
 
-    /// Handles gates that fail on the bare target: refuses the tasks that have to pass them; the others are tried again.
-    fn red(
-        &self,
-        gates: Vec<GateKey>,
-        built: Vec<Built>,
-        deferred: Vec<Candidate>,
-        report: &mut Report,
-    ) -> Tried {
-        let is_asked = |part: &Built| part.gates.iter().any(|gate| gates.contains(gate));
+    /// Handles a gate that fails on the bare target: refuses the tasks that have to pass it; the others are tried again.
+    fn red(&self, gate: GateKey, built: Vec<Built>, deferred: Vec<Candidate>, report: &mut Report) -> Tried {
+        let is_asked = |part: &Built| part.gates.contains(&gate);
         let (concerned, others): (Vec<Built>, Vec<Built>) = built.into_iter().partition(is_asked);
         let rest: Vec<Candidate> = others.into_iter().map(|part| part.candidate).chain(deferred).collect();
         if rest.is_empty() {
-            report.red = gates;
+            report.red = Some(gate);
             return Tried::Done;
         }
-        let names: Vec<&str> = gates.iter().map(GateKey::as_str).collect();
         report.refuse_each(concerned.iter().map(|part| {
             let id = part.candidate.id().to_owned();
-            let message = format!("{id} waits: gate {} fails on {} alone", names.join(", "), self.target);
+            let message = format!("{id} waits: gate {gate} fails on {} alone", self.target);
             let refusal = Refusal::new(Code::Gate, message).task(&id).next(Step::Gates(id.clone()));
             (id, refusal)
         }));

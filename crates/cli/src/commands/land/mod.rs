@@ -8,6 +8,7 @@ pub(crate) use findings::findings;
 use std::time::{Duration, Instant};
 
 use onus_core::command::{Act, Command};
+use onus_core::gate::GateKey;
 use onus_core::ids::TaskRef;
 use onus_core::landing::LandStyle;
 use onus_core::refusal::{Code, Refusal, Step};
@@ -191,8 +192,8 @@ fn one(context: &Context, args: &Args, named: Option<&TaskRef>) -> super::ExitCo
     if let Some(refused) = report.refused.pop() {
         return Err(refused.refusal);
     }
-    if !report.red.is_empty() {
-        return Err(red(&landings.target, &report));
+    if let Some(gate) = &report.red {
+        return Err(red(&landings.target, gate));
     }
     let mut reply = None;
     if let Some(finish) = finish {
@@ -270,12 +271,9 @@ fn take_seat(landings: &mut Landings<'_>, patience: Duration) -> Result<Seated, 
 }
 
 /// The refusal for a target on which a gate fails without any task's work.
-fn red(target: &str, report: &Report) -> Refusal {
-    let gates: Vec<&str> = report.red.iter().map(|gate| gate.as_str()).collect();
-    let plural = if gates.len() == 1 { "gate" } else { "gates" };
+fn red(target: &str, gate: &GateKey) -> Refusal {
     let message = format!(
-        "{target} is red: {plural} {} failed on {target} alone, so nothing lands and nobody is sent back",
-        gates.join(", ")
+        "{target} is red: gate {gate} failed on {target} alone, so nothing lands and nobody is sent back"
     );
     Refusal::new(Code::Gate, message).next(Step::plain(format!("fix {target} first, then land again")))
 }
@@ -387,7 +385,7 @@ fn land_waiting(context: &Context, args: &Args, landings: &mut Landings<'_>) -> 
         return signal.map_or_else(|| nothing(args, landings), |signal| Ok(super::by_signal(signal)));
     }
     let tidied = tidy(context, args, landings, &report);
-    let red = (!report.red.is_empty()).then(|| red(&landings.target, &report));
+    let red = report.red.as_ref().map(|gate| red(&landings.target, gate));
     report::print(context, landings, &report, &tidied, false, None, red.as_ref());
     if let (Some(summary), false) = (report::summary(&report), context.out.json) {
         context.out.prose(&summary);

@@ -136,7 +136,7 @@ fn document(
         "landed": report.landed.iter().map(landed).collect::<Vec<_>>(),
         "found": report.found.iter().map(found).collect::<Vec<_>>(),
         "ran": report.ran.iter().map(ran).collect::<Vec<_>>(),
-        "red": report.red,
+        "red": report.red.iter().collect::<Vec<_>>(),
         "checkouts": report.checkouts.iter().map(checkout).collect::<Vec<_>>(),
         "tidied": tidied.kept,
         "removed": tidied.removed.iter().map(removed_document).collect::<Vec<_>>(),
