@@ -6,7 +6,7 @@ use onus_core::landing::Settled;
 use onus_core::quote;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_engine::{Identity, Request, Unsettled};
-use onus_repo::landing::{Intended, Leftover, Moved, Part, Push, Tidying, Tip};
+use onus_repo::landing::{Error, Intended, Leftover, Moved, Part, Push, Tidying, Tip};
 
 use super::report::{Refused, Report};
 use super::round::{Built, push_failed, unreachable};
@@ -110,12 +110,7 @@ impl Landings<'_> {
         for _ in 0..2 {
             let intended = match &self.settings.remote {
                 None => self.lander.intend(id, commit, tip).map_err(refused)?,
-                Some(remote) => {
-                    match self.lander.intend_at(remote, id, commit, REMOTE_LIMIT).map_err(refused)? {
-                        Ok(intended) => intended,
-                        Err(push) => return Err(not_pushed(remote, &push)),
-                    }
-                }
+                Some(remote) => pushed(remote, self.lander.intend_at(remote, id, commit, REMOTE_LIMIT))?,
             };
             match intended {
                 Intended::Written => break,
@@ -154,10 +149,7 @@ impl Landings<'_> {
                 let nothing = self.lander.commit_of(&format!("refs/remotes/{remote}/{}", self.target));
                 let Some(commit) = commit.cloned().or(nothing) else { return Ok(false) };
                 let settled = self.lander.settle_at(remote, id, &self.target, &commit, REMOTE_LIMIT);
-                match settled.map_err(refused)? {
-                    Ok(settled) => Ok(matches!(settled, Landed(_))),
-                    Err(push) => Err(not_pushed(remote, &push)),
-                }
+                Ok(matches!(pushed(remote, settled)?, Landed(_)))
             }
         }
     }
@@ -177,14 +169,7 @@ impl Landings<'_> {
             return self.lander.move_together(&parts, tip, result, &message).map_err(refused);
         };
         let steps = (&tip.commit, result);
-        match self
-            .lander
-            .move_together_at(remote, &parts, &self.target, steps, REMOTE_LIMIT)
-            .map_err(refused)?
-        {
-            Ok(moved) => Ok(moved),
-            Err(push) => Err(not_pushed(remote, &push)),
-        }
+        pushed(remote, self.lander.move_together_at(remote, &parts, &self.target, steps, REMOTE_LIMIT))
     }
 
     /// Settles landings that were begun, so that they move nothing any more.
@@ -204,10 +189,12 @@ impl Landings<'_> {
     }
 }
 
-/// The refusal for a push that failed.
-fn not_pushed(remote: &str, push: &Push) -> Refusal {
-    let Push::Refused(words) = push else { return unreachable(remote, &push_failed(push)) };
-    let message = format!("{} refused it: {}", quote::name(remote), quote::visible_line(words));
-    Refusal::new(Code::NotAllowed, message)
-        .next(Step::plain("if the branch is protected, land by a pull request"))
+/// What a remote answered to a push, or the refusal for one that failed.
+fn pushed<T>(remote: &str, answer: Result<Result<T, Push>, Error>) -> Result<T, Refusal> {
+    answer.map_err(refused)?.map_err(|push| {
+        let Push::Refused(words) = &push else { return unreachable(remote, &push_failed(&push)) };
+        let message = format!("{} refused it: {}", quote::name(remote), quote::visible_line(words));
+        Refusal::new(Code::NotAllowed, message)
+            .next(Step::plain("if the branch is protected, land by a pull request"))
+    })
 }
