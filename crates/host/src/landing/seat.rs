@@ -9,7 +9,7 @@ use onus_core::ids::Token;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::seat::SeatName;
 use onus_dispatch::Interrupts;
-use onus_engine::{Answer, Identity, Request};
+use onus_engine::{Answer, AnyEngine, Identity, Request};
 use onus_os::process;
 use onus_store::Access;
 
@@ -20,16 +20,14 @@ use crate::host::on_task;
 /// How often the seat is renewed while gates run.
 const RENEW_EVERY: Duration = Duration::from_secs(15);
 
-/// The seat of a target, until this is dropped. Gates may run for hours: meanwhile the seat is renewed, and with it the lease
-/// that the caller holds.
+/// The seat of a target, until this is dropped. Gates may run for hours: meanwhile a thread renews the seat, and with it the lease
+/// that the caller holds. It releases the seat at the end.
 #[derive(Debug)]
 pub struct Seated {
     pub(super) seat: SeatName,
     pub(super) token: Token,
     stop: Option<Sender<()>>,
     renewing: Option<JoinHandle<()>>,
-    host: Option<Host>,
-    identity: Identity,
 }
 
 impl Landings<'_> {
@@ -48,7 +46,7 @@ impl Landings<'_> {
         let command = Command::OnSeat { seat: seat.clone(), act: SeatAct::Take(terms), force: None };
         // A token from the environment is that of a task, not of the seat.
         let identity = Identity { token: None, ..self.identity.clone() };
-        let request = Request { identity: identity.clone(), command, key: None };
+        let request = Request { identity, command, key: None };
         let reply = self.engine.run_or_wait(&request, patience, None, waiting)?;
         let Answer::Seat { seat: view, .. } = reply.answer else {
             return Err(Refusal::new(Code::Unexpected, "a seat was asked for, and the answer has none"));
@@ -63,24 +61,35 @@ impl Landings<'_> {
                 // Failures are ignored, since the store compares the token before anything moves.
                 drop(renew(&host, &by, &name, token));
             }
+            // If it cannot be released, it lapses with this process.
+            drop(on_seat(&host, &by, &name, token, SeatAct::Release));
         });
-        let host = self.host.reload().ok();
-        Ok(Seated { seat, token, stop: Some(stop), renewing: Some(renewing), host, identity })
+        Ok(Seated { seat, token, stop: Some(stop), renewing: Some(renewing) })
     }
 }
 
 fn renew(host: &Host, by: &Identity, seat: &SeatName, token: Token) -> Result<(), Refusal> {
-    let mut engine = host.engine(Access::Write)?;
-    let act = SeatAct::Renew { ttl_ms: None };
-    let command = Command::OnSeat { seat: seat.clone(), act, force: None };
-    let identity = Identity { token: Some((None, token)), ..by.clone() };
-    engine.run(&Request { identity, command, key: None })?;
+    let mut engine = on_seat(host, by, seat, token, SeatAct::Renew { ttl_ms: None })?;
     // Also the task that the caller lands and still holds.
     if let Some((Some(task), _)) = &by.token {
         let act = Act::Renew { ttl_ms: None, progress: true };
         engine.run(&on_task(by.clone(), task.clone(), act))?;
     }
     Ok(())
+}
+
+fn on_seat(
+    host: &Host,
+    by: &Identity,
+    seat: &SeatName,
+    token: Token,
+    act: SeatAct,
+) -> Result<AnyEngine, Refusal> {
+    let mut engine = host.engine(Access::Write)?;
+    let command = Command::OnSeat { seat: seat.clone(), act, force: None };
+    let identity = Identity { token: Some((None, token)), ..by.clone() };
+    engine.run(&Request { identity, command, key: None })?;
+    Ok(engine)
 }
 
 impl Seated {
@@ -95,12 +104,6 @@ impl Drop for Seated {
         drop(self.stop.take());
         if let Some(renewing) = self.renewing.take() {
             drop(renewing.join());
-        }
-        // If it cannot be released, it lapses with this process.
-        if let Some(mut engine) = self.host.take().and_then(|host| host.engine(Access::Write).ok()) {
-            let command = Command::OnSeat { seat: self.seat.clone(), act: SeatAct::Release, force: None };
-            let identity = Identity { token: Some((None, self.token)), ..self.identity.clone() };
-            drop(engine.run(&Request { identity, command, key: None }));
         }
     }
 }
