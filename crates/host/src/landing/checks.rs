@@ -122,12 +122,8 @@ impl Landings<'_> {
         let Some(last) = built.last() else { return Ok(GateOutcome::Passed) };
         let mut needed: Vec<Gate> = Vec::new();
         for part in built {
-            for gate in part
-                .demand
-                .asked(&part.candidate.of.task.facts)
-                .filter(|gate| is_run_here(Some(gate.kind), Some(gate.stage)))
-            {
-                if part.lacks(gate) && !needed.iter().any(|known| known.key == gate.key) {
+            for gate in part.lacking() {
+                if !needed.iter().any(|known| known.key == gate.key) {
                     needed.push(gate.clone());
                 }
             }
@@ -235,17 +231,12 @@ impl Built {
         self.demand.asked(&self.candidate.of.task.facts).any(|asked| asked.key == gate.key)
     }
 
-    fn lacks(&self, gate: &Gate) -> bool {
-        self.demand.standing(gate, &self.candidate.of.judged).is_some()
-    }
-
-    /// The gates that landing would have to run for it.
-    pub(super) fn to_run(&self) -> Vec<GateKey> {
+    /// The gates that landing has to run for it.
+    pub(super) fn lacking(&self) -> impl Iterator<Item = &Gate> {
         let asked = self.demand.asked(&self.candidate.of.task.facts);
-        let lacking = asked
+        asked
             .filter(|gate| is_run_here(Some(gate.kind), Some(gate.stage)))
-            .filter(|gate| self.lacks(gate));
-        lacking.map(|gate| gate.key.clone()).collect()
+            .filter(|gate| self.demand.standing(gate, &self.candidate.of.judged).is_some())
     }
 }
 

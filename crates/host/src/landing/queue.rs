@@ -63,7 +63,8 @@ impl Landings<'_> {
         while !rest.is_empty() {
             let asked = self.asked(&tip.commit)?;
             let (built, deferred) = self.build(&tip, &asked, rest, Until::Checked, &mut report)?;
-            let would = |part: &Built| LandedTask { to_run: part.to_run(), ..part.landed() };
+            let to_run = |part: &Built| part.lacking().map(|gate| gate.key.clone()).collect();
+            let would = |part: &Built| LandedTask { to_run: to_run(part), ..part.landed() };
             report.landed.extend(built.iter().map(would));
             // A conflict with a later state of the target cannot be resolved yet.
             if tip.commit == now {
