@@ -13,7 +13,7 @@ use onus_repo::Place;
 use onus_repo::judged::with_tests_of;
 use onus_repo::worktrees::Worktrees;
 
-use super::running::{Live, Part, Running};
+use super::running::{Live, Part};
 use crate::Host;
 
 /// What a gate is run on.
@@ -39,9 +39,9 @@ impl Host {
         live: Live,
         watch: Watch<'_>,
     ) -> Result<(Verdict, Run), Refusal> {
-        let running = Running { gate, root: on.root, told, live };
         if gate.kind != GateKind::RedGreen {
-            return self.run_gate(running, watch);
+            let whole = Part { root: on.root, heading: String::new(), must_fail: false };
+            return self.run_parts(gate, &[whole], &told, &live, watch);
         }
         self.approved_gate(gate)?;
         let (Some(place), Some(tree), Some(base)) = (on.place, on.tree, on.base) else {
@@ -68,7 +68,7 @@ impl Host {
             must_fail: true,
         };
         let green = Part { root: on.root, heading: "with the work".to_owned(), must_fail: false };
-        let ran = self.run_parts(running, &[red, green], watch);
+        let ran = self.run_parts(gate, &[red, green], &told, &live, watch);
         scratch.remove()?;
         ran
     }

@@ -21,7 +21,7 @@ pub use judging::On;
 pub use presets::{Preset, presets};
 pub use rounds::{GateOutcome, Round, Wanted};
 
-pub use running::{Judged, Live, Running, definition, judge};
+pub use running::{Judged, Live, definition};
 
 pub use crate::worktree::this_machine;
 

@@ -19,7 +19,7 @@ use onus_store::Access;
 
 use super::asking::{Workplace, unknown_gate};
 use super::judging::On;
-use super::running::{Judged, Live, judge, nothing_to_run};
+use super::running::{Judged, Live, nothing_to_run};
 use crate::Host;
 use crate::host::on_task;
 use crate::worktrees::worktree_env;
@@ -176,7 +176,6 @@ impl Host {
         interrupts: Option<&Interrupts>,
     ) -> Result<(Verdict, Run), Refusal> {
         let Round { task, workplace, demand, .. } = round;
-        let reference: TaskRef = TaskRef::from(task.task.uid);
         let root = workplace.root().unwrap_or(&self.folder);
         let base = workplace.base(&task.view);
         let tree = demand.tree.as_deref();
@@ -196,7 +195,7 @@ impl Host {
             run: Some(run.clone()),
             message: None,
         };
-        judge(&mut self.engine(Access::Write)?, identity, &reference, judged)?;
+        self.engine(Access::Write)?.run(&on_task(identity.clone(), task.task.uid, judged.act()))?;
         Ok((verdict, run))
     }
 

@@ -7,18 +7,14 @@ use std::time::Duration;
 
 use onus_core::command::{Act, Judging};
 use onus_core::gate::{Gate, GateKind, Judgement, Run, TreeId, Verdict};
-use onus_core::ids::TaskRef;
 use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::time::Span;
 use onus_dispatch::{Ended, Errand, Log, Outcome, Prefixed, Watch, to_stderr};
-use onus_engine::{Engine, Identity, Reply};
 use onus_repo::approval::{Definition, Kind, environment};
-use onus_store::Store;
 
 use super::logs::Logs;
 use crate::Host;
 use crate::config::state_folder;
-use crate::host::on_task;
 
 /// How long a command may take to end when it is stopped.
 const GRACE: Duration = Duration::from_secs(5);
@@ -140,17 +136,6 @@ pub(crate) fn outcome_in_words(outcome: &Outcome, definition: &Definition) -> Op
     }
 }
 
-/// A gate that is to be run.
-#[derive(Debug)]
-pub struct Running<'a> {
-    pub gate: &'a Gate,
-    /// The work tree that is judged.
-    pub root: &'a Path,
-    /// What it is told by variables of ours.
-    pub told: Vec<(String, String)>,
-    pub live: Live,
-}
-
 /// A gate's command, in the form that is approved.
 pub fn definition(gate: &Gate) -> Option<Definition> {
     let command = gate.command.as_ref()?;
@@ -214,20 +199,16 @@ impl Host {
         }
     }
 
-    /// Runs a gate's command in a work tree, and keeps its output. A gate that was stopped early is not judged.
-    pub fn run_gate(&self, running: Running<'_>, watch: Watch<'_>) -> Result<(Verdict, Run), Refusal> {
-        let whole = Part { root: running.root, heading: String::new(), must_fail: false };
-        self.run_parts(running, &[whole], watch)
-    }
-
-    /// Runs a gate's command in one folder after another, until one does not have the required result.
+    /// Runs a gate's command in one folder after another, until one does not have the required result, and keeps its output. A gate
+    /// that was stopped early is not judged.
     pub(super) fn run_parts(
         &self,
-        running: Running<'_>,
+        gate: &Gate,
         parts: &[Part<'_>],
+        told: &[(String, String)],
+        live: &Live,
         mut watch: Watch<'_>,
     ) -> Result<(Verdict, Run), Refusal> {
-        let Running { gate, told, live, .. } = running;
         let definition = self.approved_gate(gate)?;
         let mut whole = Log::default();
         let mut duration = Duration::ZERO;
@@ -237,8 +218,8 @@ impl Host {
             let heading = part.heading();
             whole.push(heading.as_bytes());
             live.say(&heading);
-            let command =
-                Command { definition: &definition, root: part.root, told: told.clone(), live: live.clone() };
+            let (root, told) = (part.root, told.to_vec());
+            let command = Command { definition: &definition, root, told, live: live.clone() };
             let (ended, log) = run(command, watch.again())?;
             whole.push(&log.bytes());
             duration += ended.duration;
@@ -312,16 +293,6 @@ fn part_came_to(
             Ok(words.map(|why| format!("it {why}")))
         }
     }
-}
-
-/// Records the result of a gate.
-pub fn judge<S: Store>(
-    engine: &mut Engine<S>,
-    identity: &Identity,
-    task: &TaskRef,
-    judged: Judged<'_>,
-) -> Result<Reply, Refusal> {
-    engine.run(&on_task(identity.clone(), task.clone(), judged.act()))
 }
 
 impl Judged<'_> {
