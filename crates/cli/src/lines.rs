@@ -1,6 +1,6 @@
 //! Reads input line by line, with a limit on their length: a longer line is skipped, and the next one is still read.
 
-use std::io::BufRead;
+use std::io::{BufRead, Read as _};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
@@ -28,32 +28,19 @@ impl<R: BufRead> Lines<R> {
 
     /// The next line, or None at the end. The last line needs no line break.
     pub(crate) fn next_line(&mut self) -> std::io::Result<Option<Line>> {
-        let (mut line, mut is_too_long, mut is_begun) = (Vec::new(), false, false);
-        loop {
-            let piece = match self.reader.fill_buf() {
-                Ok(piece) => piece,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            let end = piece.iter().position(|byte| *byte == b'\n');
-            let read = end.unwrap_or(piece.len());
-            is_too_long |= line.len() + read > self.most;
-            if is_too_long {
-                line = Vec::new();
-            } else {
-                line.extend_from_slice(&piece[..read]);
-            }
-            let is_over = piece.is_empty();
-            is_begun |= !is_over;
-            self.reader.consume(read + usize::from(end.is_some()));
-            if end.is_some() || is_over {
-                if !is_begun {
-                    return Ok(None);
-                }
-                self.number += 1;
-                return Ok(Some(if is_too_long { Line::TooLong } else { Line::Whole(line) }));
-            }
+        let (mut line, most) = (Vec::new(), self.most as u64);
+        self.reader.by_ref().take(most + 1).read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Ok(None);
         }
+        self.number += 1;
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        } else if line.len() > self.most {
+            self.reader.skip_until(b'\n')?;
+            return Ok(Some(Line::TooLong));
+        }
+        Ok(Some(Line::Whole(line)))
     }
 }
 
