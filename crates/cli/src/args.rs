@@ -28,12 +28,10 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The help text of a command that has another default task.
+    /// The help of a command that has another default, for one task or several.
     pub(crate) fn by_default(id: clap::Arg, what: &str) -> clap::Arg {
-        id.help(format!(
-            "The task: 142, ON-142, its uid, the first or last 4 or more characters of the uid, or its id in another \
-             system (jira:WEB-7). Default: {what}"
-        ))
+        let help = id.get_help().map(ToString::to_string).unwrap_or_default();
+        id.help(help.replace("ONUS_TASK, or else the one task you hold", what))
     }
 }
 
@@ -44,16 +42,6 @@ pub(crate) struct Targets {
     /// refusal does not stop the others. Default: ONUS_TASK, or else the one task you hold
     #[arg(value_name = "ID", value_parser = parse::<TaskRef>)]
     pub(crate) tasks: Vec<TaskRef>,
-}
-
-impl Targets {
-    /// The help text of a command for tasks that nobody holds, so that "the task you hold" is no default.
-    pub(crate) fn unheld(ids: clap::Arg) -> clap::Arg {
-        ids.help(
-            "The tasks: 142, ON-142, a uid, or the first or last 4 or more characters of one. Each is handled on its own: \
-             one refusal does not stop the others. Default: ONUS_TASK",
-        )
-    }
 }
 
 #[derive(Args, Clone, Debug)]

@@ -6,7 +6,7 @@ use onus_core::refusal::Refusal;
 use onus_core::transition::Verb;
 use onus_engine::TaskView;
 
-use crate::args::{MoveArgs, Targets, text_or_stdin};
+use crate::args::{MoveArgs, Target, text_or_stdin};
 use crate::context::Context;
 use crate::output::escape_line;
 
@@ -42,13 +42,13 @@ pub(crate) enum Move {
     /// Reopen a finished or dropped task
     ///
     /// A dropped proposal is a proposal again, and a dropped task that had failed has failed: reopening neither accepts nor retries.
-    #[command(mut_arg("tasks", Targets::unheld))]
+    #[command(mut_arg("tasks", |ids| Target::by_default(ids, "ONUS_TASK")))]
     Reopen(MoveArgs),
     /// Retry a failed task
     ///
     /// The task opens again and the attempt is counted; past the limit (the task's own, or retry.max_attempts) it is refused.
     /// Downstream tasks that dead holders still hold are freed; living holders are left alone.
-    #[command(mut_arg("tasks", Targets::unheld))]
+    #[command(mut_arg("tasks", |ids| Target::by_default(ids, "ONUS_TASK")))]
     Retry(MoveArgs),
 }
 
