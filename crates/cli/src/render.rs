@@ -7,7 +7,7 @@ use anstyle::Style;
 use onus_core::decide::ObstacleKind;
 use onus_core::event::MovedBy;
 use onus_core::lease::LapseCause;
-use onus_core::quote::{NAME_BYTES, quoted};
+use onus_core::quote::{NAME_BYTES, and_more, quoted};
 use onus_core::task::{NoteKind, Priority, State};
 use onus_core::time::{SECOND_MS, Span, parse_rfc3339};
 use onus_engine::{AcceptanceView, ForecastView, LeaseView, NoteView, ReservationView, TaskView};
@@ -173,9 +173,7 @@ fn commits(task: &TaskView) -> String {
     let all = task.commits.as_deref().unwrap_or_default();
     let latest: Vec<&str> =
         all.iter().rev().take(MOST).map(|made| made.commit.get(..10).unwrap_or(&made.commit)).collect();
-    let more = all.len() - latest.len();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{}{more}", latest.join(", "))
+    and_more(&latest, all.len())
 }
 
 /// Where a task's work landed, or has still to land: a task that is done has not landed by itself.

@@ -8,7 +8,7 @@ use onus_core::gate::Run;
 use onus_core::ids::Uid;
 use onus_core::landing::{LandStyle, Obstruction};
 use onus_core::lease::{LapseCause, LeaseEnd};
-use onus_core::quote::{self, counted};
+use onus_core::quote::{self, and_more, counted};
 use onus_core::rescue::RescueState;
 use onus_core::scope::Scope;
 use onus_core::session::{Corrected, Usage, UsageSource};
@@ -70,13 +70,8 @@ pub(crate) fn others<'a>(page: &LogPage, uids: impl IntoIterator<Item = &'a Uid>
 }
 
 fn globs(scope: &Scope) -> String {
-    let globs: Vec<String> = scope.globs().iter().map(ToString::to_string).collect();
-    match globs.as_slice() {
-        [first, second, third, rest @ ..] if !rest.is_empty() => {
-            format!("{first}, {second}, {third} and {} more", rest.len())
-        }
-        few => few.join(", "),
-    }
+    let shown: Vec<String> = scope.globs().iter().take(3).map(ToString::to_string).collect();
+    and_more(&shown, scope.globs().len())
 }
 
 /// How much work was done under the lease that an event ends.

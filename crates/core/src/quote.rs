@@ -98,7 +98,12 @@ pub fn name(text: &str) -> String {
 /// The first of some names in a sentence of ours, and how many more there are.
 pub fn some_names<S: AsRef<str>>(texts: &[S]) -> String {
     let shown: Vec<String> = texts.iter().take(SOME).map(|text| name(text.as_ref())).collect();
-    match texts.len() - shown.len() {
+    and_more(&shown, texts.len())
+}
+
+/// What is shown of a list, and how many more there are.
+pub fn and_more(shown: &[impl std::borrow::Borrow<str>], all: usize) -> String {
+    match all.saturating_sub(shown.len()) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }

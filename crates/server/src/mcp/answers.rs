@@ -221,11 +221,7 @@ pub(super) fn touched(reply: &Reply, paths: &[String]) -> Result<Answer, Refusal
         return Err(unexpected());
     };
     let names: Vec<String> = paths.iter().take(MAX_GLOBS).map(|path| quote::name(path)).collect();
-    let more = match paths.len().saturating_sub(MAX_GLOBS) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let text = format!("{}: yours to change: {}{more}", task.id, names.join(", "));
+    let text = format!("{}: yours to change: {}", task.id, quote::and_more(&names, paths.len()));
     let value = json!({ "id": task.id, "touched": paths, "lease": { "token": lease.token } });
     Ok(Answer::new(value, text, &reply.notices))
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use onus_core::command::{Act, Command, Terms};
 use onus_core::ids::TaskRef;
+use onus_core::quote::and_more;
 use onus_core::refusal::{Code, Forced, OnWorktree, Refusal, Step};
 use onus_core::task::{State, TaskBranch};
 use onus_engine::{Answer, Notice};
@@ -301,16 +302,12 @@ pub(crate) fn removed_document(removed: &onus_repo::worktrees::Removed) -> serde
 /// The ignored files that were deleted with a worktree, which no commit has; None if there were none.
 pub(crate) fn ignored_words(removed: &onus_repo::worktrees::Removed) -> Option<String> {
     let names: Vec<String> = removed.ignored_names.iter().map(|path| path_line(path)).collect();
-    let more = match removed.ignored.saturating_sub(names.len()) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
     (removed.ignored > 0).then(|| {
         format!(
-            "{} ignored {} deleted with it: {}{more}",
+            "{} ignored {} deleted with it: {}",
             removed.ignored,
             if removed.ignored == 1 { "file or folder was" } else { "files or folders were" },
-            names.join(", ")
+            and_more(&names, removed.ignored)
         )
     })
 }
