@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use onus_core::refusal::{CallerKind, OnSeat, OnWorktree, Reader, Step};
+use onus_core::refusal::{CallerKind, OnSeat, Reader, Step};
 use onus_core::scope::Glob;
 use onus_core::seat::SeatName;
 use onus_core::transition::Verb;
@@ -92,16 +92,8 @@ pub fn steps() -> Vec<Step> {
         OnSeat::Log,
     ];
     all.extend(seat.flat_map(|seat| on_seat.map(|what| Step::Seat(what, seat.clone()))));
-    let on_worktree = [
-        (OnWorktree::Add, id()),
-        (OnWorktree::Show, id()),
-        (OnWorktree::List, String::new()),
-        (OnWorktree::Adopt, "/srv/a folder".to_owned()),
-        (OnWorktree::Remove, "/srv/web.onus/ON-7".to_owned()),
-        (OnWorktree::Repair, String::new()),
-        (OnWorktree::Prune, String::new()),
-    ];
-    all.extend(on_worktree.map(|(what, named)| Step::Worktree(what, named)));
+    all.extend([Step::AddWorktree(id()), Step::RemoveWorktree("/srv/web.onus/ON-7".to_owned())]);
+    all.extend([Step::Worktrees, Step::RepairWorktrees]);
     all.extend([CallerKind::Agent, CallerKind::Person, CallerKind::Pipeline].map(Step::Identify));
     let globs = ["src/a.rs", "src/**", "it's [!a] {b,c}", "«x»"].map(Glob::literal);
     all.extend(globs.into_iter().flatten().map(|glob| Step::GiveBack { task: id(), glob }));

@@ -6,9 +6,7 @@
 use std::sync::OnceLock;
 
 use onus_core::quote::{self, shell_word};
-use onus_core::refusal::{
-    CallerKind, Forced, OnSeat, OnWorktree, Override, Reader, Refusal, RefusalView, Step,
-};
+use onus_core::refusal::{CallerKind, Forced, OnSeat, Override, Reader, Refusal, RefusalView, Step};
 use onus_core::transition::Verb;
 use onus_engine::Notice;
 
@@ -194,17 +192,12 @@ fn worded(step: &Step) -> Option<String> {
             Some(format!("onus setup {}{user}", agents.join(" ")))
         }
         Step::InstallGuard => said("onus guard install"),
-        Step::Worktree(what, named) => match what {
-            OnWorktree::Add => on("worktree add", named, ""),
-            OnWorktree::Show => on("worktree show", named, ""),
-            OnWorktree::List => said("onus worktree list"),
-            OnWorktree::Adopt => on("worktree adopt", named, ""),
-            OnWorktree::Remove => on("worktree remove", named, ""),
-            OnWorktree::Repair => {
-                said("onus worktree repair   # add the folder's new path if it was moved elsewhere")
-            }
-            OnWorktree::Prune => said("onus worktree prune"),
-        },
+        Step::AddWorktree(task) => on("worktree add", task, ""),
+        Step::RemoveWorktree(path) => on("worktree remove", path, ""),
+        Step::Worktrees => said("onus worktree list"),
+        Step::RepairWorktrees => {
+            said("onus worktree repair   # add the folder's new path if it was moved elsewhere")
+        }
         Step::Gates(task) => on("gate list", task, "   # what it has to pass"),
         Step::RunGates(task) => on("gate run", task, "   # run what it has still to pass"),
         Step::GateLog { task, gate } => {

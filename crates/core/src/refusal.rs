@@ -7,7 +7,7 @@
 
 mod step;
 
-pub use step::{CallerKind, Forced, OnSeat, OnWorktree, Override, Reader, Step};
+pub use step::{CallerKind, Forced, OnSeat, Override, Reader, Step};
 
 use serde::{Deserialize, Serialize};
 

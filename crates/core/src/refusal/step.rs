@@ -123,8 +123,12 @@ pub enum Step {
     Help,
     HelpOn(&'static str),
 
-    /// What can be done about a worktree: of a task's id, or at a path.
-    Worktree(OnWorktree, String),
+    /// Make a worktree for a task, or continue in the one that has its branch.
+    AddWorktree(Id),
+    /// Remove the worktree at this path.
+    RemoveWorktree(String),
+    Worktrees,
+    RepairWorktrees,
     /// See which gates it has to pass, and their verdicts.
     Gates(Id),
     /// Run the gates that it has still to pass.
@@ -161,19 +165,6 @@ pub enum Step {
 
     /// Something outside onus: it is true in every interface, and mentions nothing specific to one.
     Plain(Cow<'static, str>),
-}
-
-/// What can be done about a worktree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnWorktree {
-    /// Make one for a task, or continue in the one that has its branch.
-    Add,
-    Show,
-    List,
-    Adopt,
-    Remove,
-    Repair,
-    Prune,
 }
 
 /// What can be done about a seat.

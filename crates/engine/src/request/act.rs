@@ -9,7 +9,7 @@ use onus_core::event::{Body, Draft};
 use onus_core::ids::{Token, Uid};
 use onus_core::lease::{Lease, Process, Seen};
 use onus_core::quote;
-use onus_core::refusal::{Code, OnWorktree, Refusal, Step};
+use onus_core::refusal::{Code, Refusal, Step};
 use onus_core::session::Correction;
 use onus_core::task::Task;
 use onus_core::text::TextKey;
@@ -166,7 +166,7 @@ impl UnitOfWork<'_> {
             quote::name(here)
         );
         let notice = Notice::new(NoticeKind::Info, Some(id.clone()), message);
-        (own.branch != here).then(|| notice.next(Step::Worktree(OnWorktree::Add, id)))
+        (own.branch != here).then(|| notice.next(Step::AddWorktree(id)))
     }
 
     pub(super) fn carry_out(&mut self, task: Task, act: &Act, decision: Decision) -> Result<Outcome> {

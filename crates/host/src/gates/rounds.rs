@@ -123,7 +123,7 @@ impl Host {
             let message = format!("{} has no worktree here to run gates in", task.view.id);
             return Err(Refusal::new(Code::NotAllowed, message)
                 .task(&task.view.id)
-                .next(Step::Worktree(onus_core::refusal::OnWorktree::Add, task.view.id.clone())));
+                .next(Step::AddWorktree(task.view.id.clone())));
         }
         let for_judges = judged.into_iter().filter(lacks).collect();
         Ok(Round { task, workplace, demand, gates, for_judges })

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use onus_core::refusal::{OnWorktree, Refusal, Step};
+use onus_core::refusal::{Refusal, Step};
 
 use super::journal::{Action, Journal, Lock};
 use super::{CHECKOUT_LIMIT, Linked, Target, Worktrees, failed, refuse, same, unwritten};
@@ -162,7 +162,7 @@ impl Worktrees {
             reasons.add("another process is busy with it now".to_owned(), Some(next));
         }
         if linked.path.is_symlink() {
-            let next = Step::Worktree(OnWorktree::Repair, String::new());
+            let next = Step::RepairWorktrees;
             reasons.add("it was moved, and a link is in its place".to_owned(), Some(next));
         }
         if let Some(why) = &linked.locked {
@@ -357,7 +357,7 @@ fn was_moved(there: &Path, folder: &Path) -> bool {
 pub(super) fn missing(linked: &Linked) -> Refusal {
     let place = linked.path.display();
     refuse(format!("{place} is kept: its folder is missing, and what is in it is not known"))
-        .next(Step::Worktree(OnWorktree::Repair, String::new()))
+        .next(Step::RepairWorktrees)
         .next(Step::plain(
             "git worktree prune   # if it is really gone: git forgets it, and what it kept of it",
         ))

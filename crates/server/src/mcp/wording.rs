@@ -118,7 +118,10 @@ pub(super) fn step(step: &Step) -> Option<String> {
         | Step::CopyStore
         | Step::SetUp { .. }
         | Step::InstallGuard
-        | Step::Worktree(..)
+        | Step::AddWorktree(_)
+        | Step::RemoveWorktree(_)
+        | Step::Worktrees
+        | Step::RepairWorktrees
         | Step::Commands
         | Step::Help
         | Step::HelpOn(_) => None,

@@ -11,7 +11,7 @@ use clap::Subcommand;
 use onus_core::command::{Act, Command, Terms};
 use onus_core::ids::TaskRef;
 use onus_core::quote::and_more;
-use onus_core::refusal::{Code, Forced, OnWorktree, Refusal, Step};
+use onus_core::refusal::{Code, Forced, Refusal, Step};
 use onus_core::task::{State, TaskBranch};
 use onus_engine::{Answer, Notice};
 use onus_host::{attachment, target};
@@ -167,9 +167,7 @@ fn git_failed(error: onus_repo::GitError) -> Refusal {
 
 /// Finds a worktree by its task or its path.
 fn find(context: &Context, worktrees: &Worktrees, named: Option<&str>) -> Result<Linked, Refusal> {
-    let missing = |what: String| {
-        Refusal::new(Code::NotFound, what).next(Step::Worktree(OnWorktree::List, String::new()))
-    };
+    let missing = |what: String| Refusal::new(Code::NotFound, what).next(Step::Worktrees);
     let folder = &context.host.folder;
     let by_path = |path: &Path| -> Result<Option<Linked>, Refusal> {
         let path = folder.join(path);

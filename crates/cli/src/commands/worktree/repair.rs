@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use onus_core::ids::TaskRef;
 use onus_core::quote::counted;
-use onus_core::refusal::{Code, OnWorktree, Refusal, Step};
+use onus_core::refusal::{Code, Refusal, Step};
 use onus_repo::worktrees::{Journal, Settled, Whereabouts, Worktrees};
 use onus_store::{Access, Finding};
 use serde_json::json;
@@ -69,8 +69,7 @@ fn check_named(context: &Context, worktrees: &Worktrees, paths: &[PathBuf]) -> R
     for path in paths {
         let name = path_line(path);
         let refuse = |code, why: &str| {
-            Err(Refusal::new(code, format!("{name} {why}: nothing was repaired"))
-                .next(Step::Worktree(OnWorktree::List, String::new())))
+            Err(Refusal::new(code, format!("{name} {why}: nothing was repaired")).next(Step::Worktrees))
         };
         match worktrees.whereabouts(&context.host.folder.join(path)) {
             Whereabouts::Moved => {}

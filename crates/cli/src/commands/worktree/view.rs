@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use onus_core::refusal::{OnWorktree, Refusal, Step};
+use onus_core::refusal::{Refusal, Step};
 use onus_core::time::rfc3339;
 use onus_engine::{ConflictView, ForecastView, LeaseView};
 use onus_host::marked;
@@ -102,21 +102,21 @@ impl Seen {
         let Ok(state) = &self.state else { return Some(git("status")) };
         let has_work = !state.changed.is_empty() || !state.untracked.is_empty() || state.under_way.is_some();
         match self.id() {
-            _ if self.linked.is_missing => Some(Step::Worktree(OnWorktree::Repair, String::new())),
+            _ if self.linked.is_missing => Some(Step::RepairWorktrees),
             _ if self.behind.is_some() => self.behind.as_ref().map(|behind| Step::plain(behind.command())),
             _ if !self.holders.is_empty() => None,
             _ if self.linked.is_main => (state.under_way.is_some()).then(|| git("status")),
             Some(id) if !self.linked.info.as_ref().is_some_and(|info| info.ready) => {
-                Some(Step::Worktree(OnWorktree::Add, id.to_owned()))
+                Some(Step::AddWorktree(id.to_owned()))
             }
             _ if has_work => Some(git("status")),
             _ if state.unlanded > 0 => {
                 Some(git(&format!("log {}..HEAD", self.target.as_deref().unwrap_or_default())))
             }
-            _ if self.linked.path.is_symlink() => Some(Step::Worktree(OnWorktree::Repair, String::new())),
+            _ if self.linked.path.is_symlink() => Some(Step::RepairWorktrees),
             _ if state.private > 0 => Some(git("for-each-ref refs/worktree")),
             _ if state.has_submodules => Some(git("submodule status")),
-            _ => Some(Step::Worktree(OnWorktree::Remove, path)),
+            _ => Some(Step::RemoveWorktree(path)),
         }
     }
 
