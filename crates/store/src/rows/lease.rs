@@ -13,7 +13,7 @@ use crate::{LOSSES, Loss, Result};
 
 use super::columns::{SCOPE_COLUMNS, SELECT_LEASE_ROWS, SELECT_LEASES, SELECT_TASKS};
 use super::sql::sql;
-use super::{Ask as _, Sql, Statements, decode, values};
+use super::{Ask as _, Statements, decode, values};
 
 pub(crate) fn lease(session: &mut dyn Statements, task: Uid, token: Token) -> Result<Option<Lease>> {
     session.one(
@@ -73,18 +73,18 @@ pub(crate) fn open_leases(session: &mut dyn Statements, limit: u64) -> Result<Ve
     Ok(pairs)
 }
 
-pub(crate) const LEASES_HELD: Sql<'static> = sql!(
-    SELECT_LEASES,
-    "[ INDEXED BY lease_unended] WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
-     AND ended_how IS NULL ORDER BY acquired_at_ms, task"
-);
-
+#[cfg(feature = "postgres")]
 pub(crate) fn leases_held_by(
     session: &mut dyn Statements,
     actor: &ActorName,
     instance: &InstanceId,
 ) -> Result<Vec<Lease>> {
-    session.all(LEASES_HELD, values![actor, instance], decode::lease)
+    let held = sql!(
+        SELECT_LEASES,
+        "[ INDEXED BY lease_unended] WHERE {project = $1 AND }actor = ?1 AND instance = ?2 \
+         AND ended_how IS NULL ORDER BY acquired_at_ms, task"
+    );
+    session.all(held, values![actor, instance], decode::lease)
 }
 
 /// A conversation has ended few leases, and few are asked for.
