@@ -84,7 +84,7 @@ fn what_somebody_did_last_is_taken_back() {
     let sandbox = Sandbox::new();
     sandbox.run(&a, &["add", "By mistake"]).ok();
     let ran = sandbox.run(&a, &["undo", "1"]);
-    assert!(ran.ok().stdout.starts_with("undone: ON-1 is dropped: By mistake"), "{ran:?}");
+    assert!(ran.ok().stdout.starts_with("undone: adding it; ON-1 is dropped: By mistake"), "{ran:?}");
     // And once more takes the undoing back.
     sandbox.run(&a, &["undo"]).ok();
     assert_eq!(sandbox.show("1")["state"], "open");

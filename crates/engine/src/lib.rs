@@ -232,10 +232,11 @@ pub enum Answer {
         renewed: bool,
         takeover: bool,
     },
-    /// The kinds of the events that were undone; empty for a replay.
+    /// The kinds of the events that were undone, and what they did, in words; empty for a replay.
     Undone {
         task: Box<TaskView>,
         undone: Vec<String>,
+        what: Option<&'static str>,
     },
     Seat {
         seat: Box<SeatView>,

@@ -27,12 +27,13 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
         Terms { worktree: context.host.worktree(), branch: context.host.branch(), ..Terms::default() };
     // ONUS_TASK does not count here: without an ID, the task that was changed last is meant.
     let reply = context.run(Command::Undo { task: args.target.task, terms }, args.key.key)?;
-    let Answer::Undone { task, undone } = &reply.answer else { return Err(super::unexpected()) };
+    let Answer::Undone { task, undone, what } = &reply.answer else { return Err(super::unexpected()) };
     let mut value = json!(task);
     value["undone"] = json!(undone);
     context.out.reply(&reply, value, || {
         let held = if task.lease.is_some() { ", and yours" } else { "" };
-        format!("undone: {} is {}{held}: {}", task.id, task.state.spoken(), escape_line(&task.title))
+        let what = what.map(|what| format!("{what}; ")).unwrap_or_default();
+        format!("undone: {what}{} is {}{held}: {}", task.id, task.state.spoken(), escape_line(&task.title))
     });
     Ok(())
 }

@@ -32,8 +32,8 @@ pub struct LastChange<'a> {
     pub terms: Terms,
 }
 
-/// The acts that revert the caller's last change, in order.
-pub fn undo(change: &LastChange<'_>, caller: &Caller) -> Result<Vec<Act>, Refusal> {
+/// The acts that revert the caller's last change, in order, and in words what they revert.
+pub fn undo(change: &LastChange<'_>, caller: &Caller) -> Result<(Vec<Act>, &'static str), Refusal> {
     let Some(last) = change.events.last() else { return Err(refused(change, "nothing has happened to it")) };
     let is_own = last.actor == caller.actor && (caller.actor.is_person() || last.instance == caller.instance);
     if !is_own {
@@ -105,7 +105,30 @@ pub fn undo(change: &LastChange<'_>, caller: &Caller) -> Result<Vec<Act>, Refusa
     if ends_a_lease && held_before {
         acts.push(Act::Claim(change.terms.clone()));
     }
-    Ok(acts)
+    Ok((acts, what_was_done(&last.body)))
+}
+
+fn what_was_done(body: &Body) -> &'static str {
+    match body {
+        Body::TaskCreated { .. } => "adding it",
+        Body::TaskEdited { .. } => "editing it",
+        Body::TaskBlocked { .. } => "blocking it",
+        Body::TaskUnblocked {} => "unblocking it",
+        Body::TaskSubmitted { .. } => "submitting it",
+        Body::TaskRejected { .. } => "taking back the submission",
+        Body::TaskDone { .. } => "finishing it",
+        Body::TaskDropped { .. } => "dropping it",
+        Body::TaskReopened {} => "reopening it",
+        Body::LeaseAcquired { .. } => "claiming it",
+        Body::LeaseReleased { .. } => "releasing it",
+        Body::DepAdded { .. } => "adding a dependency",
+        Body::DepRemoved { .. } => "removing a dependency",
+        Body::ScopeAdded { .. } => "reserving paths",
+        Body::ScopeRemoved { .. } => "releasing paths",
+        Body::AcceptanceTicked { .. } => "ticking a line",
+        Body::AcceptanceUnticked { .. } => "unticking a line",
+        _ => "the last change",
+    }
 }
 
 fn named<'a>(uids: impl IntoIterator<Item = &'a Uid>) -> Vec<TaskRef> {

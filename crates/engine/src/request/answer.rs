@@ -71,13 +71,13 @@ impl UnitOfWork<'_> {
                 let task = task.filter(|_| is_shown).map(|uid| self.render_one(uid, details)).transpose()?;
                 Ok(Answer::Guarded { task: task.map(Box::new), adopted })
             }
-            Effect::Task | Effect::Asked(_) | Effect::Reset(_) | Effect::Lease { .. } | Effect::Undone(_) => {
+            Effect::Task | Effect::Asked(_) | Effect::Reset(_) | Effect::Lease { .. } | Effect::Undone { .. } => {
                 let uid = task.ok_or_else(|| StoreError::Damaged("the answer names no task".to_owned()))?;
                 let view = Box::new(self.render_one(uid, details)?);
                 Ok(match effect {
                     Effect::Asked(changed) => Answer::Asked { task: view, changed: named(&changed) },
                     Effect::Reset(touched) => Answer::Reset { task: view, touched },
-                    Effect::Undone(undone) => Answer::Undone { task: view, undone },
+                    Effect::Undone { undone, what } => Answer::Undone { task: view, undone, what },
                     Effect::Lease { renewed, takeover } => {
                         let lease = view.lease.clone().map(Box::new);
                         Answer::Lease { task: view, lease, renewed, takeover }

@@ -128,7 +128,7 @@ impl UnitOfWork<'_> {
             Command::Intake(_) => Effect::Asked(Vec::new()),
             Command::AddPlan(plan) => Effect::Tasks(self.planned_again(plan, kept.task)?),
             Command::Reset { .. } => Effect::Reset(Vec::new()),
-            Command::Undo { .. } => Effect::Undone(Vec::new()),
+            Command::Undo { .. } => Effect::Undone { undone: Vec::new(), what: None },
             Command::OnTask { act, .. } if !act.gives_lease() => Effect::Task,
             Command::OnTask { .. } | Command::ClaimNext(_) => {
                 Effect::Lease { renewed: false, takeover: false }

@@ -46,13 +46,13 @@ impl UnitOfWork<'_> {
             },
             terms: self.terms_of_before(&fold, terms)?,
         };
-        let acts = undo(&change, &self.caller)?;
+        let (acts, what) = undo(&change, &self.caller)?;
         let mut outcome = Outcome::on(Effect::Task, uid);
         for act in &acts {
             outcome = self.on_task(uid, act, None)?;
         }
         let undone = events.iter().map(|event| event.body.kind()).collect();
-        Ok(Outcome { effect: Effect::Undone(undone), ..outcome })
+        Ok(Outcome { effect: Effect::Undone { undone, what: Some(what) }, ..outcome })
     }
 
     /// The terms of the previous lease, for claiming it again. The worktree and the process are the caller's
