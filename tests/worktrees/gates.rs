@@ -211,6 +211,26 @@ fn whoever_submits_asks_for_judges_and_whoever_approves_is_the_review() {
     assert_eq!(yard.json(&eve, &["approve", &id]).ok().json()["state"], "done");
 }
 
+/// A task without a branch of its own is judged on what is where the approval is given.
+#[test]
+fn an_approval_asks_for_the_gates_of_a_task_without_a_branch_too() {
+    let yard = yard_with(&format!("{TESTS}{JUDGED}"));
+    let (bob, eve, ada) = (agent("bob"), agent("eve"), human("ada"));
+    let id = yard.add("one");
+    yard.run(&bob, &["claim", &id]).ok();
+    yard.commit("ok", "");
+    yard.json(&bob, &["gate", "run", &id]).ok();
+    yard.json(&bob, &["submit", &id, "-m", "x"]).ok();
+    let refused = yard.json(&eve, &["approve", &id]).refused(6);
+    assert_eq!(refused["message"], "ON-1 has a gate to pass: safe (not passed yet)");
+    yard.commit("more", "");
+    yard.json(&ada, &["gate", "pass", &id, "safe"]).ok();
+    let refused = yard.json(&eve, &["approve", &id]).refused(6);
+    assert_eq!(refused["message"], "ON-1 has a gate to pass: tests (the work has changed since)");
+    yard.json(&eve, &["gate", "run", &id]).ok();
+    assert_eq!(yard.json(&eve, &["approve", &id]).ok().json()["state"], "done");
+}
+
 #[test]
 fn a_task_is_not_begun_before_its_gates_passed() {
     let gate = "[[gate]]\nkey = \"design\"\nkind = \"manual\"\nstage = \"before\"\ntags = [\"big\"]\n";

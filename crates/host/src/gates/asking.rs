@@ -236,12 +236,9 @@ impl Host {
             // On a task that nobody holds, the command is also a claim.
             demand.gates.extend(at_stage(all, Stage::Before).gates);
         }
-        demand.gates.retain(|gate| match verb {
-            Verb::Submit => gate.kind.is_run() || gate.stage == Stage::Before,
-            // Without a branch of its own, others may have changed the tree since the task was submitted.
-            Verb::Approve => gate.kind == GateKind::Review || task.view.branch.is_some(),
-            _ => true,
-        });
+        if verb == Verb::Submit {
+            demand.gates.retain(|gate| gate.kind.is_run() || gate.stage == Stage::Before);
+        }
         Some(demand)
     }
 }
