@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use crate::agents::kit::{git, repository};
 use crate::guard::kit::{HOOKS, by, git_by, guarded, head, held, unknown, worktree, write};
@@ -339,4 +340,28 @@ fn doctor_names_hooks_that_lack_the_guard_although_others_have_it() {
     assert!(sandbox.run(&ann, &["doctor"]).stdout.contains("git's hooks lack it: commit-msg"));
     guard(&sandbox, "install").ok();
     sandbox.json(&ann, &["doctor"]).ok();
+}
+
+/// They move other people's programs to and fro, so they do it one after the other.
+#[test]
+fn whoever_installs_and_removes_the_guard_at_once_loses_no_hook() {
+    let sandbox = repository();
+    let hooks = sandbox.path().join(".git/hooks");
+    for name in HOOKS {
+        hook(&sandbox, name, format!("\x7fELF, the only copy of {name}").as_bytes(), 0o755);
+    }
+    let before = all(&hooks);
+    for _ in 0..5 {
+        let at_once =
+            ["install", "uninstall", "install", "uninstall", "install", "uninstall"].map(|action| {
+                let mut command = sandbox.command(&human("founder"));
+                command.args(["guard", action, "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+                command.spawn().unwrap()
+            });
+        for one in at_once {
+            Ran::of(one.wait_with_output().unwrap()).ok();
+        }
+        guard(&sandbox, "uninstall").ok();
+        assert_eq!(all(&hooks), before);
+    }
 }

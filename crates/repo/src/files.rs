@@ -7,6 +7,8 @@ use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
@@ -96,6 +98,19 @@ pub(crate) fn replace(path: &Path, folder: &Path, text: &[u8], mode: u32) -> io:
 /// The outcome of removing what may be gone already.
 pub(crate) fn if_there(removed: io::Result<()>) -> io::Result<()> {
     removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}
+
+/// Locks a file or folder until the result is dropped. None if somebody else still has it after this time.
+pub(crate) fn locked(file: File, patience: Duration) -> Option<File> {
+    if file.try_lock().is_ok() {
+        return Some(file);
+    }
+    let (locked, waiting) = mpsc::channel();
+    std::thread::spawn(move || {
+        // After the timeout nobody listens; then the lock is released with the file.
+        let _ = file.lock().map(|()| locked.send(file));
+    });
+    waiting.recv_timeout(patience).ok()
 }
 
 /// Opens a file that only the user may read, for locking and writing; creates it if it is missing.

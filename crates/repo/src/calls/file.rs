@@ -6,10 +6,11 @@
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::Path;
-use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
+
+use crate::files::locked;
 
 /// The most that is read.
 const MAX_BYTES: u64 = 4 << 20;
@@ -32,15 +33,7 @@ impl Locked {
         }
         let file = File::from(rustix::fs::open(path, how, Mode::RUSR | Mode::WUSR).ok()?);
         file.metadata().ok().filter(std::fs::Metadata::is_file)?;
-        if file.try_lock().is_ok() {
-            return Some(Locked { file });
-        }
-        let (locked, waiting) = mpsc::channel();
-        std::thread::spawn(move || {
-            // After the timeout nobody listens; then the lock is released with the file.
-            let _ = file.lock().map(|()| locked.send(file));
-        });
-        waiting.recv_timeout(PATIENCE).ok().map(|file| Locked { file })
+        locked(file, PATIENCE).map(|file| Locked { file })
     }
 
     /// Reads both lines.

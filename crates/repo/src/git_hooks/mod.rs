@@ -12,14 +12,14 @@
 
 mod script;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::discover::Place;
-use crate::files::replace;
+use crate::files::{locked, replace};
 use crate::git::{Call, GitError, Repository};
 
 pub use script::line_to_add;
@@ -150,6 +150,17 @@ pub fn found(folder: &Path, hook: Hook) -> Found {
         Some(text) if script::has_line(&text) => Found::Both,
         _ => Found::Others,
     }
+}
+
+/// The longest that another installation or removal is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Locks the folder's hooks until the result is dropped: whoever installs or removes them moves other people's programs to and fro, one at
+/// a time.
+pub fn lock(folder: &Path) -> io::Result<File> {
+    let above = File::open(folder.parent().unwrap_or(folder))?;
+    locked(above, PATIENCE)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::ResourceBusy, "another command is changing the hooks"))
 }
 
 /// Adds all hooks to git's own folder, or changes nothing. `program`: what they run.

@@ -81,8 +81,11 @@ fn failed(error: &onus_repo::GitError) -> Refusal {
 
 fn unwritable(folder: &Folder, error: &std::io::Error) -> Refusal {
     let folder = folder.path();
-    Refusal::new(Code::ReadOnly, format!("{}: {error}", path_line(folder)))
-        .next(Step::MakeWritable(folder.to_owned()))
+    let message = format!("{}: {error}", path_line(folder));
+    match error.kind() {
+        std::io::ErrorKind::ResourceBusy => Refusal::new(Code::Unavailable, message),
+        _ => Refusal::new(Code::ReadOnly, message).next(Step::MakeWritable(folder.to_owned())),
+    }
 }
 
 fn done(done: Done) -> &'static str {
@@ -132,6 +135,7 @@ fn install(context: &Context) -> Result<u8, Refusal> {
     };
     let program = std::env::current_exe()
         .map_err(|error| Refusal::new(Code::Unexpected, format!("cannot find this program: {error}")))?;
+    let _locked = git_hooks::lock(own).map_err(|error| unwritable(&folder, &error))?;
     let all = git_hooks::install_all(own, &program).map_err(|error| match error.kind() {
         std::io::ErrorKind::IsADirectory => {
             Refusal::new(Code::NotAllowed, format!("nothing was installed: {error}"))
@@ -192,6 +196,7 @@ fn uninstall(context: &Context) -> Result<u8, Refusal> {
         Folder::Own(own) => own.clone(),
         Folder::Others(_) => place.common_dir.as_deref().unwrap_or(&place.root).join("hooks"),
     };
+    let _locked = git_hooks::lock(&own).map_err(|error| unwritable(&folder, &error))?;
     let mut all = Vec::new();
     for &hook in Hook::ALL {
         let taken = git_hooks::uninstall(&own, hook).map_err(|error| unwritable(&folder, &error))?;
