@@ -192,6 +192,27 @@ fn what_is_not_history_is_carried_over() {
 }
 
 #[test]
+fn signs_of_life_that_nobody_can_read_are_not_carried_over() {
+    let book = Book::new();
+    for damage in ["renewals = -1", "deadline_tick_ms = NULL", "waiting = 'x'"] {
+        let copy = book.damaged(|db| {
+            let live = db.execute(&format!("UPDATE lease SET {damage} WHERE ended_how IS NULL"), []).unwrap();
+            assert_eq!(live, 1);
+        });
+        book.on(&copy, &["list"]).refused(8);
+        assert_eq!(book.on(&copy, &["ledger", "rebuild"]).ok().json()["changed"], json!({ "lease": 1 }));
+        book.on(&copy, &["list"]).ok();
+        book.on(&copy, &["doctor"]).ok();
+    }
+    // Absurd, but readable.
+    let copy = book.damaged(|db| {
+        let last = i64::MAX;
+        db.execute("UPDATE lease SET deadline_tick_ms = ?1 WHERE ended_how IS NULL", [last]).unwrap();
+    });
+    book.on(&copy, &["list"]).ok();
+}
+
+#[test]
 fn a_broken_ledger_is_not_rebuilt_from_and_nothing_changes() {
     let book = Book::new();
     let uid = book.uid("ON-1");

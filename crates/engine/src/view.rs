@@ -424,7 +424,7 @@ impl Snapshot<'_> {
                 let reason = texts.get(kept.version, Field::Reason);
                 Some(KeptView {
                     actor: kept.actor.to_string(),
-                    expires_at: rfc3339(self.now.wall_ms + in_ms),
+                    expires_at: rfc3339(self.now.wall_ms.saturating_add(in_ms)),
                     expires_in_s: in_ms / SECOND_MS,
                     reason: reason.or_else(|| texts.get(kept.version, Field::Note)),
                 })
@@ -578,7 +578,7 @@ impl Snapshot<'_> {
             stretches: worked.stretches,
             ttl_s: grant.ttl_ms.map(|ms| ms / SECOND_MS),
             max_hold_s: grant.max_hold_ms.map(|ms| ms / SECOND_MS),
-            expires_at: expires_in_ms.map(|ms| rfc3339(self.now.wall_ms + ms)),
+            expires_at: expires_in_ms.map(|ms| rfc3339(self.now.wall_ms.saturating_add(ms))),
             expires_in_s: expires_in_ms.map(|ms| ms.max(0) / SECOND_MS),
             process: grant.process.clone(),
             worktree: grant.worktree.clone(),
