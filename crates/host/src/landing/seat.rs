@@ -9,7 +9,7 @@ use onus_core::ids::Token;
 use onus_core::refusal::{Code, Refusal};
 use onus_core::seat::SeatName;
 use onus_dispatch::Interrupts;
-use onus_engine::{Answer, AnyEngine, Identity, Request};
+use onus_engine::{Answer, Identity, Request};
 use onus_os::process;
 use onus_store::Access;
 
@@ -62,14 +62,16 @@ impl Landings<'_> {
                 drop(renew(&host, &by, &name, token));
             }
             // If it cannot be released, it lapses with this process.
-            drop(on_seat(&host, &by, &name, token, SeatAct::Release));
+            let release = on_seat(&by, &name, token, SeatAct::Release);
+            drop(host.engine(Access::Write).and_then(|mut engine| engine.run(&release)));
         });
         Ok(Seated { seat, token, stop: Some(stop), renewing: Some(renewing) })
     }
 }
 
 fn renew(host: &Host, by: &Identity, seat: &SeatName, token: Token) -> Result<(), Refusal> {
-    let mut engine = on_seat(host, by, seat, token, SeatAct::Renew { ttl_ms: None })?;
+    let mut engine = host.engine(Access::Write)?;
+    engine.run(&on_seat(by, seat, token, SeatAct::Renew { ttl_ms: None }))?;
     // Also the task that the caller lands and still holds.
     if let Some((Some(task), _)) = &by.token {
         let act = Act::Renew { ttl_ms: None, progress: true };
@@ -78,18 +80,9 @@ fn renew(host: &Host, by: &Identity, seat: &SeatName, token: Token) -> Result<()
     Ok(())
 }
 
-fn on_seat(
-    host: &Host,
-    by: &Identity,
-    seat: &SeatName,
-    token: Token,
-    act: SeatAct,
-) -> Result<AnyEngine, Refusal> {
-    let mut engine = host.engine(Access::Write)?;
+fn on_seat(by: &Identity, seat: &SeatName, token: Token, act: SeatAct) -> Request {
     let command = Command::OnSeat { seat: seat.clone(), act, force: None };
-    let identity = Identity { token: Some((None, token)), ..by.clone() };
-    engine.run(&Request { identity, command, key: None })?;
-    Ok(engine)
+    Request { identity: Identity { token: Some((None, token)), ..by.clone() }, command, key: None }
 }
 
 impl Seated {
