@@ -119,10 +119,10 @@ fn people_see_seats_where_they_look_for_holders() {
     assert_eq!(status["seats"][0]["next"], "onus seat take dispatch");
     assert_eq!(status["your_seats"], json!([SEAT]));
     let said = sandbox.run(&ann, &["status"]).ok().stdout.clone();
-    assert!(said.contains("seats\n  dispatch\n    agent:a (a-1) lost it: no sign of life"), "{said}");
+    assert!(said.contains("seats\n  dispatch\n    agent:a (a-1) let it lapse: no sign of life"), "{said}");
     assert!(said.contains("hold seat land:main"), "{said}");
     let doctor = sandbox.run(&ann, &["doctor"]).ok().stdout.clone();
-    assert!(doctor.contains("dispatch: agent:a (a-1) lost it"), "{doctor}");
+    assert!(doctor.contains("dispatch: agent:a (a-1) let it lapse"), "{doctor}");
     assert_eq!(sandbox.json(&ann, &["whoami"]).ok().json()["seats"], json!([SEAT]));
     assert!(sandbox.run(&ann, &["whoami"]).ok().stdout.contains("holds seat land:main"));
     // A person's live seat: an agent is not told how to get past it, another person is.

@@ -114,7 +114,7 @@ impl Snapshot<'_> {
         let step = |what| Some(Step::Seat(what, seat.name.clone()));
         let (message, next) = match rendered.lapsed_by {
             Some(cause) => (
-                format!("{} lost it: {}", lease.holder(), lapse_text(cause, &silent)),
+                format!("{} let it lapse: {}", lease.holder(), lapse_text(cause, &silent)),
                 match cause {
                     LapseCause::Ttl if is_yours => step(OnSeat::Renew),
                     _ => step(OnSeat::Take),

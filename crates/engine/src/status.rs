@@ -258,7 +258,7 @@ impl Snapshot<'_> {
             let (list, message, next) = match rendered.lapsed_by {
                 Some(cause) => (
                     &mut view.lapsed,
-                    format!("{} lost it: {}", lease.holder(), lapse_text(cause, &silent)),
+                    format!("{} let it lapse: {}", lease.holder(), lapse_text(cause, &silent)),
                     Some(if yours && matches!(cause, LapseCause::Ttl) {
                         Step::Renew(id.clone())
                     } else if yours {

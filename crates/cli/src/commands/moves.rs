@@ -22,18 +22,22 @@ pub(crate) enum Move {
     /// Give back a task you hold, so that anyone can claim it
     Release(MoveArgs),
     /// Accept a proposed task, which makes it open
+    #[command(mut_arg("tasks", |ids| Target::by_default(ids, "ONUS_TASK")))]
     Accept(MoveArgs),
     /// Mark a task as blocked; if you hold it, your lease ends
     Block(MoveArgs),
     /// Unblock a task, which makes it open again
+    #[command(mut_arg("tasks", |ids| Target::by_default(ids, "ONUS_TASK")))]
     Unblock(MoveArgs),
     /// Submit the task you hold for review; your lease ends
     Submit(MoveArgs),
     /// Approve a task in review, which makes it done
     ///
     /// Only for actors who have not worked on it since it was last opened.
+    #[command(mut_arg("tasks", |ids| Target::by_default(ids, "ONUS_TASK")))]
     Approve(MoveArgs),
     /// Reject a task in review: it reopens, kept for its submitter for a while
+    #[command(mut_arg("tasks", |ids| Target::by_default(ids, "ONUS_TASK")))]
     Reject(MoveArgs),
     /// Mark a task as failed; if you hold it, your lease ends
     Fail(MoveArgs),

@@ -3,7 +3,7 @@ use onus_core::ids::TaskRef;
 use onus_core::refusal::{Refusal, Step};
 use onus_core::task::NoteKind;
 
-use crate::args::{ForceArgs, Key, Target, parse, text_or_stdin};
+use crate::args::{ForceArgs, Key, Target, text_or_stdin};
 use crate::context::Context;
 
 /// Add a note to a task, for its current and later holders
@@ -15,7 +15,7 @@ pub(crate) struct Args {
     #[arg(value_name = "[ID] TEXT", num_args = 1..=2, required = true)]
     words: Vec<String>,
     /// progress (the default), finding or decision
-    #[arg(long, value_name = "KIND", value_parser = parse::<NoteKind>)]
+    #[arg(long, value_name = "KIND", value_parser = kind)]
     kind: Option<NoteKind>,
     /// A link to more about it; with --force, to the decision or approval that allows the override
     #[arg(long, value_name = "URL")]
@@ -28,6 +28,12 @@ pub(crate) struct Args {
     reason: Option<String>,
     #[command(flatten)]
     key: Key,
+}
+
+/// An unknown kind is told those that can be chosen: only finishing a task writes a resolution.
+fn kind(text: &str) -> Result<NoteKind, String> {
+    let unknown = |_| format!("'{text}' is not a kind of note: use progress, finding or decision");
+    text.parse().map_err(unknown)
 }
 
 pub(crate) fn run(context: &Context, args: Args) -> super::Result {

@@ -59,13 +59,19 @@ pub(crate) fn run(context: &Context, args: Args) -> super::Result {
 
 /// The tasks with their states before the reset; `was` is put before each state.
 fn list(out: &Output, touched: &[TouchedView], (what, was): (&str, &str)) -> String {
+    let stays = |task: &TouchedView| task.state == State::Open && task.lease.is_none();
+    if let [task] = touched
+        && stays(task)
+    {
+        return format!("{} is already open, and nothing after it needs a reset", task.id);
+    }
     let mut lines = vec![format!("{} {what}", counted(touched.len() as u64, "task"))];
     for task in touched {
         let held = task.lease.as_ref().map(|lease| {
             let alive = if lease.live { "live" } else { "lapsed" };
             format!(", held by {}, {alive}", actor::spoken(&lease.actor, &lease.instance))
         });
-        let was = if task.state == State::Open && held.is_none() { "already " } else { was };
+        let was = if stays(task) { "already " } else { was };
         let state = format!("({was}{}{})", task.state.spoken(), held.unwrap_or_default());
         lines.push(format!("  {} {} {}", task.id, escape_line(&task.title), out.dim(&state)));
     }

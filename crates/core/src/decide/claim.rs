@@ -418,7 +418,10 @@ pub(super) fn not_possible(view: &View<'_>, verb: Verb) -> Refusal {
         (Verb::Drop, State::Dropped) => format!("{id} was already dropped"),
         _ => format!("{id} {}, so it cannot be {}", state.predicate(), verb.participle()),
     };
+    // Where somebody decided that the work stops, the next step is to see why.
+    let is_decided = matches!(state, State::Blocked | State::Done | State::Failed | State::Dropped);
     let refusal = Refusal::new(Code::NotAllowed, message).task(id);
+    let refusal = if is_decided { refusal.next(Step::show(id)) } else { refusal };
     // Giving up work and judging it are decisions: no refusal suggests them.
     let harmless = [
         Verb::Accept,
@@ -438,7 +441,9 @@ pub(super) fn not_possible(view: &View<'_>, verb: Verb) -> Refusal {
     let is_work = |verb: &Verb| matches!(verb, Verb::Claim | Verb::Release | Verb::Submit | Verb::Done);
     let possible = verbs_from(from)
         .into_iter()
-        .filter(|verb| harmless.contains(verb) && !(is_decision && is_work(verb)));
+        .filter(|verb| harmless.contains(verb) && !(is_decision && is_work(verb)))
+        // That finished work is not finished after all is for people to say.
+        .filter(|verb| *verb != Verb::Reopen || view.caller.actor.is_person());
     let refusal = possible.fold(refusal, |refusal, verb| {
         refusal.next(match verb {
             Verb::Claim => claim_or_why(view),
@@ -456,7 +461,8 @@ pub(super) fn not_possible(view: &View<'_>, verb: Verb) -> Refusal {
         State::Review => refusal.next(Step::note(id, Reader::Reviewer)),
         _ => refusal,
     };
-    let refusal = without_fenced_steps(view, refusal.next(Step::show(id)));
+    let refusal = if is_decided { refusal } else { refusal.next(Step::show(id)) };
+    let refusal = without_fenced_steps(view, refusal);
     if state.is_finished() { refusal.next(Step::TakeAnother) } else { refusal }
 }
 

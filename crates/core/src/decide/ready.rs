@@ -209,7 +209,9 @@ pub fn obstacles(view: &View<'_>) -> Vec<Obstacle> {
     let required = task.facts.required_tier;
     if view.actor.tier < required {
         let message = format!("it needs tier {required}; {} has tier {}", view.actor.name, view.actor.tier);
-        found.push(Obstacle::new(ObstacleKind::Tier, message).next(Step::note(id, Reader::Person)));
+        let obstacle = Obstacle::new(ObstacleKind::Tier, message);
+        let may_decide = view.caller.actor.is_person();
+        found.push(if may_decide { obstacle } else { obstacle.next(Step::note(id, Reader::Person)) });
     }
     found
 }
@@ -226,7 +228,7 @@ fn state_obstacle(view: &View<'_>) -> Option<Obstacle> {
         // A lapsed lease does not hinder: a claim takes it over.
         State::Open | State::InProgress => return None,
         State::Proposed => Step::verb(Verb::Accept, id),
-        State::Blocked => Step::verb(Verb::Unblock, id),
+        State::Blocked => Step::show(id),
         State::Review if view.task.submitter.as_ref() == Some(&view.caller.actor) => {
             Step::note(id, Reader::Reviewer)
         }

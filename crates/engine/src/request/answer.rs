@@ -71,7 +71,11 @@ impl UnitOfWork<'_> {
                 let task = task.filter(|_| is_shown).map(|uid| self.render_one(uid, details)).transpose()?;
                 Ok(Answer::Guarded { task: task.map(Box::new), adopted })
             }
-            Effect::Task | Effect::Asked(_) | Effect::Reset(_) | Effect::Lease { .. } | Effect::Undone { .. } => {
+            Effect::Task
+            | Effect::Asked(_)
+            | Effect::Reset(_)
+            | Effect::Lease { .. }
+            | Effect::Undone { .. } => {
                 let uid = task.ok_or_else(|| StoreError::Damaged("the answer names no task".to_owned()))?;
                 let view = Box::new(self.render_one(uid, details)?);
                 Ok(match effect {

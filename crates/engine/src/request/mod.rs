@@ -142,7 +142,10 @@ enum Effect {
     Present(Vec<Uid>),
     Sealed,
     /// The kinds of the events that were undone, and what they did, in words.
-    Undone { undone: Vec<String>, what: Option<&'static str> },
+    Undone {
+        undone: Vec<String>,
+        what: Option<&'static str>,
+    },
 }
 
 impl Outcome {
@@ -153,9 +156,11 @@ impl Outcome {
     /// The one task that its answer shows.
     fn shown(&self) -> Option<Uid> {
         match self.effect {
-            Effect::Task | Effect::Asked(_) | Effect::Reset(_) | Effect::Lease { .. } | Effect::Undone { .. } => {
-                self.task
-            }
+            Effect::Task
+            | Effect::Asked(_)
+            | Effect::Reset(_)
+            | Effect::Lease { .. }
+            | Effect::Undone { .. } => self.task,
             Effect::Guarded { is_shown, .. } => self.task.filter(|_| is_shown),
             Effect::Tasks(_)
             | Effect::Seat { .. }

@@ -16,7 +16,6 @@ use onus_core::task::State;
 use onus_core::transition::Verb;
 use onus_dispatch::Interrupts;
 use onus_host::landing::{Candidate, Landings, Report, Running, Seated, Until};
-use onus_host::target;
 use onus_repo::landing::Lander;
 use onus_store::{Access, Store as _, Watch, Woken};
 use serde_json::json;
@@ -37,6 +36,7 @@ use crate::output::{escape_line, note};
 ///
 /// Settings: land.style, land.union, land.remote, land.pr, deps.met.
 #[derive(clap::Args, Debug)]
+#[command(mut_arg("task", |id| Target::by_default(id, "ONUS_TASK, the one whose worktree you are in, or the one you hold")))]
 pub(crate) struct Args {
     #[command(flatten)]
     target: Target,
@@ -106,7 +106,7 @@ pub(crate) fn run(context: &Context, args: Args) -> super::ExitCode {
     if args.queue {
         return queue(context, &args);
     }
-    let named = target(args.target.task.clone())?;
+    let named = context.host.target_or_here(args.target.task.clone())?;
     if args.via.is_some() {
         return pull_request(context, &args, named.as_ref());
     }
